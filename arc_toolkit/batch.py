@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from arc_toolkit.edit.discover import InputFile, Problem, Skipped, discover
-from arc_toolkit.edit.edits import SkipCause
-from arc_toolkit.edit.yaml_nodes import MAX_BYTES
+from arc_toolkit.edit.files.discover import InputFile, Problem, Skipped, discover
+from arc_toolkit.edit.files.edits import SkipCause
+from arc_toolkit.edit.yaml.nodes import MAX_BYTES
 from arc_toolkit.errors import ArcError
-from arc_toolkit.files import collector_slowed, read_bytes, read_raw, reason, write_atomic
+from arc_toolkit.file_io import collector_slowed, read_bytes, read_raw, reason, write_atomic
 from arc_toolkit.findings import FileResult, without_changes
 
 _HELD_BYTES = 8 * 1024 * 1024
@@ -60,7 +60,9 @@ def run(paths: Sequence[str], engine: Engine, progress: Callable[[str], None]) -
         yield from _run(paths, engine, progress)
 
 
-def _run(paths: Sequence[str], engine: Engine, progress: Callable[[str], None]) -> Iterator[Outcome]:
+def _run(
+    paths: Sequence[str], engine: Engine, progress: Callable[[str], None]
+) -> Iterator[Outcome]:
     items = list(discover(paths, engine.endings))
     files = [item for item in items if isinstance(item, InputFile)]
     stdin = read_bytes("-") if any(item.path == "-" for item in files) else b""
@@ -107,7 +109,9 @@ def _process(item: InputFile, engine: Engine, data: bytes | None, in_folder: boo
     except OSError as error:
         if named:
             return Outcome(problem=Problem(path, f"cannot read {path}: {reason(error)}"))
-        return Outcome(skipped=Skipped(path, SkipCause.UNREADABLE, f"cannot be read: {reason(error)}"))
+        return Outcome(
+            skipped=Skipped(path, SkipCause.UNREADABLE, f"cannot be read: {reason(error)}")
+        )
     try:
         result = engine.process(path, data, in_folder=in_folder, named=named)
     except RecursionError:  # reading, editing and proving go down as deep as the file
@@ -118,7 +122,9 @@ def _process(item: InputFile, engine: Engine, data: bytes | None, in_folder: boo
     if result.refused is None and (
         clash := next((path for path, _ in pending(result) if os.path.lexists(path)), "")
     ):
-        result = replace(result, after=None, new_files=(), refused=f"{clash} exists and differs: {_CLASH}")
+        result = replace(
+            result, after=None, new_files=(), refused=f"{clash} exists and differs: {_CLASH}"
+        )
     if result.refused is not None:
         result = replace(result, findings=without_changes(result.findings))
     return Outcome(result=result, named=named)
@@ -127,7 +133,9 @@ def _process(item: InputFile, engine: Engine, data: bytes | None, in_folder: boo
 def _skip(skipped: Skipped, named: bool, data: bytes | None) -> Outcome:
     stdin = data if data is not None and skipped.path == "-" else b""
     if named and not skipped.cause.harmless:
-        problem = Problem(skipped.path, f"cannot use {skipped.place}: {skipped.reason}", skipped.line)
+        problem = Problem(
+            skipped.path, f"cannot use {skipped.place}: {skipped.reason}", skipped.line
+        )
         return Outcome(problem=problem, stdin=stdin)
     return Outcome(skipped=skipped, named=named, stdin=stdin)
 
@@ -152,7 +160,9 @@ def write(result: FileResult) -> list[Problem]:
             _write_new(path, content)
         if result.changed and result.after is not None:
             if read_bytes(result.path) != result.before:
-                raise ArcError(f"{result.path} changed during the run and is not written: run again")
+                raise ArcError(
+                    f"{result.path} changed during the run and is not written: run again"
+                )
             write_atomic(Path(result.path), result.after)
     except ArcError as error:
         problems.append(Problem(result.path, str(error)))

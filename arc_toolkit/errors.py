@@ -21,4 +21,6 @@ def missing_extra(extra: str, what: str) -> ArcError:
     """The error for a command whose optional packages are not installed."""
     # The package is on no index yet (README, Install): the name alone would find nothing.
     command = f"pip install '.[{extra}]'"
-    return ArcError(f"{what} needs packages that are not installed: run `{command}` in a clone of arc-toolkit")
+    return ArcError(
+        f"{what} needs packages that are not installed: run `{command}` in a clone of arc-toolkit"
+    )

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Literal
 
-from arc_toolkit.edit.discover import Skipped
-from arc_toolkit.edit.edits import Edit
+from arc_toolkit.edit.files.discover import Skipped
+from arc_toolkit.edit.files.edits import Edit
 
 Severity = Literal["error", "warning", "note"]
 Language = Literal["yaml", "python", "yaml, python"]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from arc_toolkit.errors import ArcError
-from arc_toolkit.files import collector_paused, read_text
+from arc_toolkit.file_io import collector_paused, read_text
 
 
 def load(path: str) -> Any:
@@ -65,5 +65,9 @@ def broken_yaml(error: Exception, where: str) -> ArcError:
     """One sentence with the place, where PyYAML knows it."""
     mark = getattr(error, "problem_mark", None)
     place = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
-    problem = getattr(error, "problem", None) or getattr(error, "context", None) or str(error).splitlines()[0]
+    problem = (
+        getattr(error, "problem", None)
+        or getattr(error, "context", None)
+        or str(error).splitlines()[0]
+    )
     return ArcError(f"{where}{place}: broken YAML: {problem}")

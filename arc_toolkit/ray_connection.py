@@ -57,7 +57,9 @@ def connect_ray(what: str, where: str, **options: Any) -> Any:
 
 def reason_of(error: Exception) -> str:
     """A failure inside of the cluster comes with its traceback, whose last line says what it was."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [
+        type(error).__name__
+    ]
     return lines[0] if len(lines) == 1 else f"{lines[0]} {lines[-1]}"
 
 

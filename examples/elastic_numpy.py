@@ -92,14 +92,20 @@ def main() -> None:
     for step in store.steps(STEPS, every=25):
         rows = np.random.default_rng(step).permutation(ROWS)[:BATCH]
         chunks = np.array_split(rows, 16)
-        parts = {n: data[c].T @ (data[c] @ weights - target[c]) for n, c in enumerate(chunks) if n % WORLD == RANK}
+        parts = {
+            n: data[c].T @ (data[c] @ weights - target[c])
+            for n, c in enumerate(chunks)
+            if n % WORLD == RANK
+        }
         weights = weights - 0.0005 / BATCH * ranks.sum(parts)
         time.sleep(PAUSE)
         if store.due(step):
             with store.save(step) as folder:
                 np.save(folder / "weights.npy", weights)
     if RANK == 0:
-        print(f"weights {weights.tobytes().hex()[:64]} after {STEPS} steps, {WORLD} workers at the end")
+        print(
+            f"weights {weights.tobytes().hex()[:64]} after {STEPS} steps, {WORLD} workers at the end"
+        )
 
 
 if __name__ == "__main__":

@@ -48,7 +48,9 @@ def connected() -> contextlib.AbstractContextManager[object]:
     else:
         port = int(ask(address))
     stack.enter_context(
-        collective.CommunicatorContext(dmlc_tracker_uri=address[0], dmlc_tracker_port=port, dmlc_task_id=str(RANK))
+        collective.CommunicatorContext(
+            dmlc_tracker_uri=address[0], dmlc_tracker_port=port, dmlc_task_id=str(RANK)
+        )
     )
     return stack
 
@@ -73,7 +75,13 @@ def main() -> None:
     rows = np.arange(ROWS - 2000)[RANK::WORLD]
     store = Store(keep=2)
     checkpoint = store.latest()
-    parameters = {"objective": "binary:logistic", "max_depth": 4, "eta": 0.2, "nthread": 1, "seed": 0}
+    parameters = {
+        "objective": "binary:logistic",
+        "max_depth": 4,
+        "eta": 0.2,
+        "nthread": 1,
+        "seed": 0,
+    }
     with connected():
         part = xgboost.DMatrix(data[rows], label[rows])
         model = xgboost.Booster(parameters, [part])

@@ -55,12 +55,21 @@ def catalogue() -> dict[str, str]:
 
 
 def _row(size: str, file: str, entry: InstanceType) -> list[str]:
-    return [f"[{size}]({file})", str(entry.request), entry.name, entry.cpu, entry.memory, str(entry.gpus or "")]
+    return [
+        f"[{size}]({file})",
+        str(entry.request),
+        entry.name,
+        entry.cpu,
+        entry.memory,
+        str(entry.gpus or ""),
+    ]
 
 
 def _readme(rows: list[list[str]]) -> str:
     headers = ["size", "share", "name", "cpu", "memory", "GPUs"]
-    body = "\n".join("| " + " | ".join(row) + " |" for row in [headers, ["---"] * len(headers), *rows])
+    body = "\n".join(
+        "| " + " | ".join(row) + " |" for row in [headers, ["---"] * len(headers), *rows]
+    )
     return f"""\
 # Instance types for common sizes
 

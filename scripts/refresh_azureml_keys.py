@@ -17,7 +17,7 @@ from importlib.metadata import version
 from typing import Any
 
 from arc_toolkit.azureml.schema_keys import MAPPINGS
-from arc_toolkit.files import write_atomic
+from arc_toolkit.file_io import write_atomic
 from arc_toolkit.resources import data_file
 
 FIELDS = ("family", "role", "below", "keys")
@@ -35,7 +35,8 @@ def rows() -> list[dict[str, str]]:
             if inner and name in MAPPINGS:
                 known.setdefault((family, role, name), set()).update(inner)
     return [
-        dict(zip(FIELDS, (*place, " ".join(sorted(keys))), strict=True)) for place, keys in sorted(known.items())
+        dict(zip(FIELDS, (*place, " ".join(sorted(keys))), strict=True))
+        for place, keys in sorted(known.items())
     ]
 
 
@@ -74,9 +75,13 @@ def _schemas() -> Iterator[tuple[str, str, Any]]:
     yield "command", "component", component.CommandComponentSchema
     yield "parallel", "component", component.ParallelComponentSchema
     yield "sweep", "job", SweepJobSchema
-    yield from (("sweep", "trial", schema) for schema in _nested(SweepJobSchema(context=context).fields["trial"]))
     yield from (
-        ("sweep", "step trial", schema) for schema in _nested(SweepSchema(context=context).fields["trial"])
+        ("sweep", "trial", schema)
+        for schema in _nested(SweepJobSchema(context=context).fields["trial"])
+    )
+    yield from (
+        ("sweep", "step trial", schema)
+        for schema in _nested(SweepSchema(context=context).fields["trial"])
     )
     yield "automl", "component", AutoMLComponentSchema
     yield "pipeline", "job", PipelineJobSchema
@@ -87,7 +92,11 @@ def _schemas() -> Iterator[tuple[str, str, Any]]:
     yield "import", "component", import_component.ImportComponentSchema
     for task in transfers:
         yield "data_transfer", "job", getattr(data_transfer_job, f"DataTransfer{task}JobSchema")
-        yield "data_transfer", "component", getattr(data_transfer_component, f"DataTransfer{task}ComponentSchema")
+        yield (
+            "data_transfer",
+            "component",
+            getattr(data_transfer_component, f"DataTransfer{task}ComponentSchema"),
+        )
     yield "finetuning", "job", finetuning.AzureOpenAIFineTuningSchema
     yield "finetuning", "job", finetuning.CustomModelFineTuningSchema
     for schema in _nested(PipelineJobSchema(context=context).fields["jobs"].value_field):
@@ -107,7 +116,9 @@ def _family(schema: Any) -> str:
 
 def main() -> None:
     out = io.StringIO()
-    out.write(f"# azure-ai-ml {version('azure-ai-ml')}, {date.today()}: scripts/refresh_azureml_keys.py\n")
+    out.write(
+        f"# azure-ai-ml {version('azure-ai-ml')}, {date.today()}: scripts/refresh_azureml_keys.py\n"
+    )
     writer = csv.DictWriter(out, FIELDS, lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows())

@@ -25,7 +25,7 @@ from urllib.parse import quote, urlsplit
 from urllib.request import Request, urlopen
 
 from arc_toolkit.cost.prices import FIELDS, Tier, VmPrice, read_prices
-from arc_toolkit.files import write_atomic
+from arc_toolkit.file_io import write_atomic
 from arc_toolkit.resources import data_file
 from arc_toolkit.sizing import vm_sizes
 
@@ -46,7 +46,11 @@ def first_url(api: str, region: str) -> str:
 
 
 def read_region(
-    api: str, region: str, state: Path, fetch: Callable[[str], dict[str, Any]], progress: Callable[[int], None]
+    api: str,
+    region: str,
+    state: Path,
+    fetch: Callable[[str], dict[str, Any]],
+    progress: Callable[[int], None],
 ) -> list[dict[str, Any]]:
     """All meters of a region, from where the last run stopped."""
     saved = json.loads(state.read_text(encoding="utf-8")) if state.exists() else {}
@@ -94,8 +98,13 @@ def _same_host(api: str, link: object) -> str | None:
     """Links carry `:443`; one to another host is not followed."""
     if not isinstance(link, str) or not link:
         return None
-    if urlsplit(link).hostname != urlsplit(api).hostname or urlsplit(link).scheme != urlsplit(api).scheme:
-        raise SystemExit(f"the API points to another host ({urlsplit(link).hostname}): not followed")
+    if (
+        urlsplit(link).hostname != urlsplit(api).hostname
+        or urlsplit(link).scheme != urlsplit(api).scheme
+    ):
+        raise SystemExit(
+            f"the API points to another host ({urlsplit(link).hostname}): not followed"
+        )
     return link
 
 
@@ -104,19 +113,39 @@ def rows_of(items: Iterable[Mapping[str, Any]], day: date) -> list[Row]:
     best: dict[tuple[str, str, Tier], tuple[tuple[bool, str], VmPrice]] = {}
     for item in items:
         size = vm_sizes.find(str(item.get("armSkuName") or "").strip())
-        product, names = str(item.get("productName")), f"{item.get('skuName')} {item.get('meterName')}"
+        product, names = (
+            str(item.get("productName")),
+            f"{item.get('skuName')} {item.get('meterName')}",
+        )
         price = item.get("retailPrice")
-        if size is None or item.get("type") != "Consumption" or item.get("unitOfMeasure") != "1 Hour":
+        if (
+            size is None
+            or item.get("type") != "Consumption"
+            or item.get("unitOfMeasure") != "1 Hour"
+        ):
             continue
-        if any(word in product for word in _OTHER_PRODUCTS) or not isinstance(price, int | float) or price <= 0:
+        if (
+            any(word in product for word in _OTHER_PRODUCTS)
+            or not isinstance(price, int | float)
+            or price <= 0
+        ):
             continue
         if item.get("tierMinimumUnits") or not _in_force(item, day):
             continue
-        tier = Tier.SPOT if " Spot" in names else Tier.LOW_PRIORITY if " Low Priority" in names else Tier.DEDICATED
+        tier = (
+            Tier.SPOT
+            if " Spot" in names
+            else Tier.LOW_PRIORITY
+            if " Low Priority" in names
+            else Tier.DEDICATED
+        )
         key = (size.name, str(item["armRegionName"]), tier)
         rank = (bool(item.get("isPrimaryMeterRegion")), str(item.get("effectiveStartDate") or ""))
         if key not in best or rank > best[key][0]:
-            best[key] = (rank, VmPrice(float(price), str(item.get("currencyCode") or "USD"), day, SOURCE))
+            best[key] = (
+                rank,
+                VmPrice(float(price), str(item.get("currencyCode") or "USD"), day, SOURCE),
+            )
     return sorted((*key, price) for key, (_, price) in best.items())
 
 
@@ -145,7 +174,9 @@ def merged(old: str, rows: Iterable[Row], regions: Iterable[str]) -> str:
         if row["region"] not in again:
             writer.writerow([row.get(field) or "" for field in FIELDS])
     for size, region, tier, price in rows:
-        writer.writerow([size, region, tier.value, f"{price.amount:g}", price.currency, price.day, price.source])
+        writer.writerow(
+            [size, region, tier.value, f"{price.amount:g}", price.currency, price.day, price.source]
+        )
     read_prices(out.getvalue().splitlines(), "the new table")
     return out.getvalue()
 
@@ -154,17 +185,25 @@ def fetch_page(url: str) -> dict[str, Any]:
     """One page; a busy or broken server is asked again, ever later."""
     for attempt in range(TRIES):
         try:
-            with urlopen(Request(url, headers={"Accept": "application/json"}), timeout=60) as response:
+            with urlopen(
+                Request(url, headers={"Accept": "application/json"}), timeout=60
+            ) as response:
                 page: dict[str, Any] = json.load(response)
                 return page
         except HTTPError as error:
             if error.code not in (429, 500, 502, 503, 504) or attempt == TRIES - 1:
-                raise SystemExit(f"the retail price API answered {error.code}: run again to continue") from None
-            told = error.headers.get("Retry-After") or ""  # seconds; the standard also allows a date
+                raise SystemExit(
+                    f"the retail price API answered {error.code}: run again to continue"
+                ) from None
+            told = (
+                error.headers.get("Retry-After") or ""
+            )  # seconds; the standard also allows a date
             wait = float(told) if told.isdigit() else 2.0**attempt
         except (URLError, TimeoutError, ConnectionError) as error:
             if attempt == TRIES - 1:
-                raise SystemExit(f"cannot reach the retail price API ({error}): run again to continue") from None
+                raise SystemExit(
+                    f"cannot reach the retail price API ({error}): run again to continue"
+                ) from None
             wait = 2.0**attempt
         time.sleep(min(wait, 60))
     raise AssertionError("not reached")
@@ -181,12 +220,18 @@ def main(argv: list[str] | None = None) -> None:
     for region in args.regions:
         state = args.output.with_name(f"{args.output.name}.{region}.part")
         items = read_region(
-            args.api, region, state, fetch_page, lambda count: print(f"{count} meters", end="\r", file=sys.stderr)
+            args.api,
+            region,
+            state,
+            fetch_page,
+            lambda count: print(f"{count} meters", end="\r", file=sys.stderr),
         )
         found = rows_of(items, date.today())
         if not found:
             state.unlink()
-            raise SystemExit(f"{region}: the API has no prices of Linux VMs there: write it like westeurope")
+            raise SystemExit(
+                f"{region}: the API has no prices of Linux VMs there: write it like westeurope"
+            )
         rows += found
         states.append(state)
     old = args.output.read_text(encoding="utf-8") if args.output.exists() else ""

@@ -18,7 +18,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from arc_toolkit.files import write_atomic
+from arc_toolkit.file_io import write_atomic
 from arc_toolkit.inputs import load
 from arc_toolkit.resources import data_file
 from arc_toolkit.sizing.vm_sizes import FIELDS, VmSize, table
@@ -26,7 +26,9 @@ from arc_toolkit.sizing.vm_sizes import FIELDS, VmSize, table
 _ARCHITECTURES = {"x64": "amd64", "arm64": "arm64"}
 
 
-def read_skus(skus: Iterable[Mapping[str, Any]], old: Mapping[str, VmSize]) -> tuple[list[VmSize], list[str]]:
+def read_skus(
+    skus: Iterable[Mapping[str, Any]], old: Mapping[str, VmSize]
+) -> tuple[list[VmSize], list[str]]:
     """Sizes in the order of names, and what a person should look at."""
     sizes: dict[str, VmSize] = {}
     remarks: list[str] = []
@@ -45,7 +47,9 @@ def read_skus(skus: Iterable[Mapping[str, Any]], old: Mapping[str, VmSize]) -> t
             vendor = before.gpu_vendor
         elif gpus:
             vendor = "amd" if "MI300" in name or "V710" in name else "nvidia"
-            remarks.append(f"{name}: new with {gpus} GPU, taken as {vendor}; is it a share of a card?")
+            remarks.append(
+                f"{name}: new with {gpus} GPU, taken as {vendor}; is it a share of a card?"
+            )
         sizes[name] = VmSize(
             name,
             int(facts["vCPUs"]),
@@ -72,7 +76,15 @@ def write_csv(sizes: Iterable[VmSize], day: str) -> str:
     for size in sizes:
         memory = f"{float(size.memory_gib):g}" if size.memory_gib < 10**5 else str(size.memory_gib)
         writer.writerow(
-            [size.name, size.vcpus, size.vcpus_available, memory, size.gpus, size.gpu_vendor, size.architecture]
+            [
+                size.name,
+                size.vcpus,
+                size.vcpus_available,
+                memory,
+                size.gpus,
+                size.gpu_vendor,
+                size.architecture,
+            ]
         )
     return out.getvalue()
 

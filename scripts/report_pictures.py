@@ -32,7 +32,9 @@ PICTURES = {
 
 
 def main() -> None:
-    found = subprocess.run([ROOT / "scripts" / "chromium"], stdout=subprocess.PIPE, text=True, check=True)
+    found = subprocess.run(
+        [ROOT / "scripts" / "chromium"], stdout=subprocess.PIPE, text=True, check=True
+    )
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         page = Path(folder) / "report.html"
         page.write_text(report_page.render(sample_report()), encoding="utf-8")

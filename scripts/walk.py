@@ -39,10 +39,18 @@ def modules_of(name: str, text: str) -> list[str]:
 
     def note(frame: FrameType, event: str, _argument: object) -> None:
         module = frame.f_globals.get("__name__", "")
-        if event == "call" and module.startswith("arc_toolkit.") and frame.f_code.co_flags & _FUNCTION:
+        if (
+            event == "call"
+            and module.startswith("arc_toolkit.")
+            and frame.f_code.co_flags & _FUNCTION
+        ):
             modules[re.sub(r"(\.rules)\..*", r"\1", module.removeprefix("arc_toolkit."))] = None
 
-    with tempfile.TemporaryDirectory() as folder, redirect_stdout(StringIO()), redirect_stderr(StringIO()):
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        redirect_stdout(StringIO()),
+        redirect_stderr(StringIO()),
+    ):
         path = Path(folder, name)
         path.write_text(text)
         main(["patch", str(path), *OPTIONS])  # a first time, so that importing does not count

@@ -45,8 +45,18 @@ def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     if found.returncode:
         unavailable(f"scripts/azurite: {found.stderr.strip()[-300:]}")
     folder, [port] = tmp_path_factory.mktemp("azurite"), free_ports(1)
-    options = ["--blobHost", "127.0.0.1", "--blobPort", str(port), "--location", str(folder), "--silent"]
-    server = Server([found.stdout.strip(), *options, "--skipApiVersionCheck"], folder / "azurite.log")
+    options = [
+        "--blobHost",
+        "127.0.0.1",
+        "--blobPort",
+        str(port),
+        "--location",
+        str(folder),
+        "--silent",
+    ]
+    server = Server(
+        [found.stdout.strip(), *options, "--skipApiVersionCheck"], folder / "azurite.log"
+    )
     try:
         server.wait_until(lambda: listens(port))
         yield port

@@ -16,15 +16,24 @@ from tests.support import ROOT
 PACKAGE = ROOT / "arc_toolkit"
 
 # What every package may import besides itself and the standard library.
-BASE = {"errors", "files", "durations", "stderr"}
+BASE = {"errors", "file_io", "durations", "stderr"}
 # Data and text helpers of the packages that decide something.
-CORE = BASE | {"edit", "kube", "findings", "ignore_rules", "inputs", "resources", "output", "__version__"}
+CORE = BASE | {
+    "edit",
+    "kube",
+    "findings",
+    "ignore_rules",
+    "inputs",
+    "resources",
+    "output",
+    "__version__",
+}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "durations": set(),
     "stderr": set(),
     "ray_connection": {"errors"},
-    "files": {"errors"},
+    "file_io": {"errors"},
     "inputs": BASE,
     "findings": BASE | {"edit"},
     "ignore_rules": {"edit", "findings"},
@@ -57,7 +66,7 @@ ONLY_IN: dict[str, set[str]] = {
     "ray": {"elastic", "ray_connection"},
 }
 # These run inside other people's training jobs.
-STANDARD_LIBRARY_ONLY = ("checkpoints", "notices", "errors", "files", "durations", "stderr")
+STANDARD_LIBRARY_ONLY = ("checkpoints", "notices", "errors", "file_io", "durations", "stderr")
 PRINTS = ("cli",)
 VAGUE_CLASSES = {"Work", "Spot", "Place", "Try", "Clue", "About", "Member", "Supply"}
 VAGUE_VARIABLES = {"found", "one"}
@@ -88,7 +97,10 @@ def imports(tree: ast.Module) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"a relative import in line {node.lineno}"
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "import_module":
+        elif (
+            isinstance(node, ast.Call)
+            and ast.unparse(node.func).rpartition(".")[2] == "import_module"
+        ):
             text = node.args[0]
             if isinstance(text, ast.JoinedStr):
                 text = text.values[0]
@@ -127,18 +139,29 @@ def class_names() -> set[str]:
 
 
 def module_names() -> set[str]:
-    """The names that two modules share. Only a command may be called like a package: cli/cluster.py runs cluster/."""
+    """The names that two modules share. Only a command may be called like a package: cli/cluster.py runs cluster/.
+
+    `edit/yaml/` and `edit/code/` do the same for two languages, module by module, so that their names are the same.
+    """
     places = defaultdict(list)
     for name in modules():
         package, _, own = name.rpartition(".")
+        if package in ("edit.yaml", "edit.code"):
+            own = name
         if name and not any(other.startswith(f"{name}.") for other in modules()):
             places[own].append(package)
     packages = {part for name in modules() for part in name.split(".")[:-1]}
-    return {name for name, where in places.items() if len(where) > 1 or (name in packages and where[0] != "cli")}
+    return {
+        name
+        for name, where in places.items()
+        if len(where) > 1 or (name in packages and where[0] != "cli")
+    }
 
 
 def printing_modules() -> set[str]:
-    return {module for module, tree in modules().items() if prints(tree) and layer(module) not in PRINTS}
+    return {
+        module for module, tree in modules().items() if prints(tree) and layer(module) not in PRINTS
+    }
 
 
 def prints(tree: ast.Module) -> bool:
@@ -198,21 +221,33 @@ def vague_names(tree: ast.Module) -> set[str]:
     classes = {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
     variables = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
     variables |= {
-        node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        node.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     }
     return classes & VAGUE_CLASSES | variables & VAGUE_VARIABLES
 
 
 def test_names_can_be_searched_for() -> None:
-    assert {module: names for module, tree in modules().items() if (names := vague_names(tree))} == {}
-    assert vague_names(ast.parse("class Spot: pass\ndef f(one):\n    found = one\n")) == {"Spot", "one", "found"}
+    assert {
+        module: names for module, tree in modules().items() if (names := vague_names(tree))
+    } == {}
+    assert vague_names(ast.parse("class Spot: pass\ndef f(one):\n    found = one\n")) == {
+        "Spot",
+        "one",
+        "found",
+    }
 
 
 @pytest.mark.parametrize(
     ("module", "code", "expected"),
     [
         ("edit.x", "from arc_toolkit.azureml.settings import Skipped", {("edit", "azureml")}),
-        ("sizing.x", "def f():\n    from arc_toolkit.azureml import kinds", {("sizing", "azureml")}),
+        (
+            "sizing.x",
+            "def f():\n    from arc_toolkit.azureml import kinds",
+            {("sizing", "azureml")},
+        ),
         ("azureml.x", "import_module(f'arc_toolkit.sizing.{name}')", {("azureml", "sizing")}),
         ("sizing.x", "import kubernetes.client", {("sizing", "kubernetes")}),
         ("diagnosis.x", "from arc_toolkit.azure import scope", {("diagnosis", "azure")}),

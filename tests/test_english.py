@@ -55,24 +55,39 @@ def texts(path: Path) -> Iterator[str]:
         yield source
         return
     tree = ast.parse(source)
-    parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    parts = {
+        id(part)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.JoinedStr)
+        for part in node.values
+    }
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
-            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in parts:
+            yield "".join(
+                str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values
+            )
+        elif (
+            isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in parts
+        ):
             yield node.value
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.name
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id
     comments = (token for token in tokenize.generate_tokens(io.StringIO(source).readline))
-    yield "\n".join(token.string.lstrip("#") for token in comments if token.type == tokenize.COMMENT)
+    yield "\n".join(
+        token.string.lstrip("#") for token in comments if token.type == tokenize.COMMENT
+    )
 
 
 @cache
 def found() -> dict[str, list[str]]:
     """The phrases of every file of the project that people read."""
-    docs = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "arc_toolkit" / "data").glob("*.csv")]
+    docs = [
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "arc_toolkit" / "data").glob("*.csv"),
+    ]
     code = [
         *(ROOT / "arc_toolkit").rglob("*.py"),
         *(ROOT / "tests").rglob("*.py"),
@@ -109,7 +124,9 @@ def test_help_uses_plain_words(command: str) -> None:
 def test_rules_use_plain_words(arc: Callable[..., Result]) -> None:
     rules = json.loads(arc("rules", "--format", "json").out)["rules"]
     assert len(rules) > 15
-    assert [phrase for rule in rules for text in rule.values() for phrase in phrases(str(text))] == []
+    assert [
+        phrase for rule in rules for text in rule.values() for phrase in phrases(str(text))
+    ] == []
 
 
 @pytest.mark.parametrize(

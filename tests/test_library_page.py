@@ -10,7 +10,9 @@ from tests.support import ROOT
 
 EXAMPLES = dict(
     re.findall(
-        r"^## (.+?)\n.*?```python\n(.*?)```", (ROOT / "docs/library.md").read_text(), re.MULTILINE | re.DOTALL
+        r"^## (.+?)\n.*?```python\n(.*?)```",
+        (ROOT / "docs/library.md").read_text(),
+        re.MULTILINE | re.DOTALL,
     )
 )
 EXPECTED = {

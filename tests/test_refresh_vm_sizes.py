@@ -22,8 +22,16 @@ def sku(name: str, **facts: str) -> dict[str, Any]:
 
 SAMPLE = [
     sku("Standard_D64s_v5", vCPUs="64", MemoryGB="256", CpuArchitectureType="x64"),
-    sku("Standard_D64s_v5", vCPUs="64", MemoryGB="256", CpuArchitectureType="x64"),  # once for every region
-    sku("Standard_E64-16s_v3", vCPUs="64", vCPUsAvailable="16", MemoryGB="432", CpuArchitectureType="x64"),
+    sku(
+        "Standard_D64s_v5", vCPUs="64", MemoryGB="256", CpuArchitectureType="x64"
+    ),  # once for every region
+    sku(
+        "Standard_E64-16s_v3",
+        vCPUs="64",
+        vCPUsAvailable="16",
+        MemoryGB="432",
+        CpuArchitectureType="x64",
+    ),
     sku("Standard_NV6ads_A10_v5", vCPUs="6", MemoryGB="55", GPUs="1", CpuArchitectureType="x64"),
     sku("Standard_DS1_v2", vCPUs="1", MemoryGB="3.5"),
     sku("Standard_D8ps_v6", vCPUs="8", MemoryGB="32", CpuArchitectureType="Arm64"),
@@ -38,7 +46,9 @@ def test_sizes_are_read_once_each_with_constrained_cores_and_shares_of_a_card() 
     by_name = {size.name: size for size in sizes}
     assert len(by_name) == 6
     assert by_name["Standard_E64-16s_v3"].vcpus_available == 16
-    assert by_name["Standard_NV6ads_A10_v5"].gpus == Fraction(1, 6)  # the JSON says 1; the old table knows better
+    assert by_name["Standard_NV6ads_A10_v5"].gpus == Fraction(
+        1, 6
+    )  # the JSON says 1; the old table knows better
     assert by_name["Standard_DS1_v2"].memory_gib == Fraction(7, 2)
     assert by_name["Standard_D8ps_v6"].architecture == "arm64"
     assert any("Standard_NQ9_v9: new with 2 GPU" in remark for remark in remarks)

@@ -18,11 +18,26 @@ pytestmark = pytest.mark.slow
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The command of a fresh environment that holds the wheel and what it requires, and no more."""
     folder = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT)]
+    build = [
+        sys.executable,
+        "-m",
+        "build",
+        "--wheel",
+        "--no-isolation",
+        "--outdir",
+        str(folder),
+        str(ROOT),
+    ]
     subprocess.run(build, check=True, capture_output=True)
     (wheel,) = folder.glob("*.whl")
     subprocess.run([sys.executable, "-m", "venv", str(folder / "env")], check=True)
-    pip = [str(folder / "env" / "bin" / "pip"), "install", "-q", "--disable-pip-version-check", str(wheel)]
+    pip = [
+        str(folder / "env" / "bin" / "pip"),
+        "install",
+        "-q",
+        "--disable-pip-version-check",
+        str(wheel),
+    ]
     done = subprocess.run(pip, capture_output=True, text=True)
     if done.returncode:
         unavailable(f"pip could not install the wheel: {done.stderr.strip().splitlines()[-1]}")
@@ -34,13 +49,25 @@ def run(command: Path, *words: str, cwd: Path) -> subprocess.CompletedProcess[st
 
 
 def test_sizing_works_from_the_wheel(installed: Path, tmp_path: Path) -> None:
-    made = run(installed, "gen-instance-types", "--sku", "D64s_v5", "--share", "half", "-o", "types", cwd=tmp_path)
+    made = run(
+        installed,
+        "gen-instance-types",
+        "--sku",
+        "D64s_v5",
+        "--share",
+        "half",
+        "-o",
+        "types",
+        cwd=tmp_path,
+    )
     assert made.returncode == 0, made.stderr
     shown = run(installed, "gen-instance-types", "--sku", "D64s_v5", "--explain", cwd=tmp_path)
     assert "schedulable" in shown.stdout
     checked = run(installed, "validate", "types", "--sku", "D64s_v5", cwd=tmp_path)
     assert checked.returncode == 0, checked.stdout + checked.stderr
-    differs = run(installed, "gen-instance-types", "--sku", "D64s_v5", "--check", "types", cwd=tmp_path)
+    differs = run(
+        installed, "gen-instance-types", "--sku", "D64s_v5", "--check", "types", cwd=tmp_path
+    )
     assert differs.returncode == 1
 
 
@@ -53,7 +80,9 @@ def test_the_catalogue_and_the_templates_are_in_the_wheel(installed: Path) -> No
     assert not any(name.startswith(("tests/", "scripts/")) for name in names)
 
 
-def test_a_command_whose_extra_is_missing_says_what_brings_it(installed: Path, tmp_path: Path) -> None:
+def test_a_command_whose_extra_is_missing_says_what_brings_it(
+    installed: Path, tmp_path: Path
+) -> None:
     done = run(installed, "cluster", "nodes", cwd=tmp_path)
     assert done.returncode == 2
     assert "pip install '.[cluster]'" in done.stderr
@@ -64,7 +93,9 @@ def test_patch_works_from_the_wheel(installed: Path, tmp_path: Path) -> None:
     job.write_text(
         "type: command\ncommand: python train.py\nenvironment: azureml:env@latest\ncompute: azureml:k8s\n"
     )
-    done = run(installed, "patch", "--instance-type", "32cpu128g", "--write", "job.yml", cwd=tmp_path)
+    done = run(
+        installed, "patch", "--instance-type", "32cpu128g", "--write", "job.yml", cwd=tmp_path
+    )
     assert done.returncode == 0, done.stderr
     assert "instance_type: 32cpu128g" in job.read_text()
 

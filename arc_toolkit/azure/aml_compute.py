@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from arc_toolkit.edit.yaml_writer import file_text
+from arc_toolkit.edit.yaml.writer import file_text
 from arc_toolkit.errors import ArcError
 from arc_toolkit.sizing import vm_sizes
 
@@ -55,12 +55,16 @@ class AmlComputeCluster:
 
 def yaml_text(cluster: AmlComputeCluster) -> str:
     """For `az ml compute create --file`."""
-    return file_text({"$schema": SCHEMA, "name": cluster.name, "type": "amlcompute", **cluster.arguments})
+    return file_text(
+        {"$schema": SCHEMA, "name": cluster.name, "type": "amlcompute", **cluster.arguments}
+    )
 
 
 def python_text(cluster: AmlComputeCluster) -> str:
     """Source that makes the compute with an MLClient."""
-    arguments = "".join(f"    {key}={_literal(value)},\n" for key, value in cluster.arguments.items())
+    arguments = "".join(
+        f"    {key}={_literal(value)},\n" for key, value in cluster.arguments.items()
+    )
     return (
         "from azure.ai.ml import MLClient\n"
         "from azure.ai.ml.entities import AmlCompute\n"

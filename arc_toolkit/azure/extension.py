@@ -51,8 +51,16 @@ def toleration_settings(toleration: Toleration, index: int) -> dict[str, str]:
     """`workLoadToleration[i].*`."""
     prefix = f"{TOLERATION}[{index}]."
     value = toleration.value
-    row = {"key": toleration.key, "operator": "Exists" if value is None else "Equal", "value": value}
-    return {prefix + key: text for key, text in {**row, "effect": toleration.effect}.items() if text is not None}
+    row = {
+        "key": toleration.key,
+        "operator": "Exists" if value is None else "Equal",
+        "value": value,
+    }
+    return {
+        prefix + key: text
+        for key, text in {**row, "effect": toleration.effect}.items()
+        if text is not None
+    }
 
 
 def node_selector_setting(text: str) -> tuple[str, str]:
@@ -147,7 +155,10 @@ def derived_settings(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def chosen_settings(
-    switches: Mapping[str, bool | None], *, node_selector: Iterable[str] = (), others: Iterable[str] = ()
+    switches: Mapping[str, bool | None],
+    *,
+    node_selector: Iterable[str] = (),
+    others: Iterable[str] = (),
 ) -> dict[str, str]:
     """What the options say, without tolerations: their indices depend on the ones that are there.
 
@@ -250,7 +261,9 @@ def cluster_settings(cluster: Cluster, resource: Mapping[str, Any]) -> dict[str,
     """What `az k8s-extension create` adds by itself for an AKS cluster; `resource` is the cluster's own JSON."""
     location = str(resource.get("location", "")).lower()
     if not location:
-        raise ArcError(f"Azure names no location for {cluster.name}: cannot make the extension's settings")
+        raise ArcError(
+            f"Azure names no location for {cluster.name}: cannot make the extension's settings"
+        )
     identifier = cluster.resource_id
     settings = {
         "clusterId": identifier,
@@ -271,7 +284,9 @@ def cluster_settings(cluster: Cluster, resource: Mapping[str, Any]) -> dict[str,
     return settings
 
 
-def install_body(settings: Mapping[str, str], release_train: str, version: str | None) -> dict[str, Any]:
+def install_body(
+    settings: Mapping[str, str], release_train: str, version: str | None
+) -> dict[str, Any]:
     """The body of the PUT."""
     properties: dict[str, Any] = {
         "extensionType": EXTENSION_TYPE,
@@ -346,7 +361,11 @@ def health(item: Mapping[str, Any]) -> Health:
 def failure_reasons(item: Mapping[str, Any]) -> list[str]:
     """Every message of an error, without repeats."""
     properties = item.get("properties") or {}
-    statuses = [row for row in properties.get("statuses") or () if str(row.get("level") or "").lower() == "error"]
+    statuses = [
+        row
+        for row in properties.get("statuses") or ()
+        if str(row.get("level") or "").lower() == "error"
+    ]
     reasons = [*messages(properties.get("errorInfo")), *map(message, statuses)]
     return [text for text in dict.fromkeys(reasons) if text]
 
@@ -354,14 +373,26 @@ def failure_reasons(item: Mapping[str, Any]) -> list[str]:
 # Part of a failure's text, lower case -> what to do.
 # https://learn.microsoft.com/azure/machine-learning/how-to-troubleshoot-kubernetes-extension
 ADVICE = (
-    ("name that is still in use", "an earlier install holds the name: wait about an hour, or see `helm list -Aa`"),
+    (
+        "name that is still in use",
+        "an earlier install holds the name: wait about an hour, or see `helm list -Aa`",
+    ),
     (
         "operation (install/upgrade/rollback) is in progress",
         "an earlier operation is not finished: try again in an hour",
     ),
-    ("because it is being terminated", "an uninstall is not finished: wait until the namespace azureml is gone"),
-    ("path not found", "that version does not exist: leave out --extension-version to get the latest"),
-    ("failed to resolve the extension version", "no such version on this release train in this region"),
+    (
+        "because it is being terminated",
+        "an uninstall is not finished: wait until the namespace azureml is gone",
+    ),
+    (
+        "path not found",
+        "that version does not exist: leave out --extension-version to get the latest",
+    ),
+    (
+        "failed to resolve the extension version",
+        "no such version on this release train in this region",
+    ),
     (
         "invalid ownership metadata",
         "a resource of that name already exists: if Volcano is installed, use --no-volcano",
@@ -373,8 +404,14 @@ ADVICE = (
     ("load_balancer_not_support", "--set inferenceRouterServiceType=NodePort or ClusterIP"),
     ("insufficient_node", "three nodes are needed for the router: --set inferenceRouterHA=False"),
     ("prometheus_conflict", "a Prometheus operator already exists: --set installPromOp=False"),
-    ("bad_network_connectivity", "the cluster cannot reach what AzureML needs: check firewall and proxy"),
-    ("timed out waiting", "pods of the extension did not start: `kubectl get pods,events -n azureml`"),
+    (
+        "bad_network_connectivity",
+        "the cluster cannot reach what AzureML needs: check firewall and proxy",
+    ),
+    (
+        "timed out waiting",
+        "pods of the extension did not start: `kubectl get pods,events -n azureml`",
+    ),
 )
 MORE = "the cluster's own report: `kubectl describe configmap -n azureml arcml-healthcheck`"
 

@@ -13,7 +13,13 @@ from arc_toolkit.errors import ArcError, missing_extra
 
 
 def add_pool(
-    session: Session, cluster: Cluster, name: str, body: Mapping[str, Any], progress: Progress, *, dry_run: bool
+    session: Session,
+    cluster: Cluster,
+    name: str,
+    body: Mapping[str, Any],
+    progress: Progress,
+    *,
+    dry_run: bool,
 ) -> Mapping[str, Any]:
     """PUT and wait; gives the pool as Azure then shows it."""
     try:

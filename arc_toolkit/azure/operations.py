@@ -46,7 +46,9 @@ def find(session: Session, cluster: Cluster) -> Mapping[str, Any] | None:
         explained(f"reading the extensions of {cluster.name}"),
         _client(session, cluster, read_only=True) as client,
     ):
-        extensions = client.extensions.list(cluster.resource_group, cluster.provider, cluster.kind, cluster.name)
+        extensions = client.extensions.list(
+            cluster.resource_group, cluster.provider, cluster.kind, cluster.name
+        )
         return extension.pick(item.serialize(keep_readonly=True) for item in extensions)
 
 

@@ -10,8 +10,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from arc_toolkit.azure import extension
-from arc_toolkit.azure.fix_commands import CheckState, FixCommand, TargetOptions, Verdict, extension_command
-from arc_toolkit.azure.preflight_facts import INSTANCE_TYPES_CRD, CannotTell, Facts, Side, UnknownFact, known
+from arc_toolkit.azure.fix_commands import (
+    CheckState,
+    FixCommand,
+    TargetOptions,
+    Verdict,
+    extension_command,
+)
+from arc_toolkit.azure.preflight_facts import (
+    INSTANCE_TYPES_CRD,
+    CannotTell,
+    Facts,
+    Side,
+    UnknownFact,
+    known,
+)
 from arc_toolkit.azure.preflight_spot import from_zero, spot_nodes
 from arc_toolkit.azure.scope import Cluster
 from arc_toolkit.azure.workspace_computes import attached
@@ -92,19 +105,29 @@ def _settings(facts: Facts) -> Verdict:
         wrong.append((f"{extension.TRAINING} is not True, so no job can run", "--training"))
     if not extension.is_on(settings, extension.VOLCANO, default=True):
         if isinstance(facts.crds, UnknownFact):
-            unknown = f"{extension.VOLCANO} is False, and whether Volcano is there: {facts.crds.reason}"
+            unknown = (
+                f"{extension.VOLCANO} is False, and whether Volcano is there: {facts.crds.reason}"
+            )
         elif VOLCANO_CRD not in facts.crds:
             text = f"{extension.VOLCANO} is False and the cluster has no Volcano, so no job can be scheduled"
             wrong.append((text, "--volcano"))
     selector = extension.node_selector_of(settings)
     nodes = [] if isinstance(facts.nodes, UnknownFact) else facts.nodes
-    if selector and nodes and not any(node.ready and matches(selector, node.labels) for node in nodes):
+    if (
+        selector
+        and nodes
+        and not any(node.ready and matches(selector, node.labels) for node in nodes)
+    ):
         text = f"no Ready node has the labels of its nodeSelector ({labels_text(selector)})"
         wrong.append((text, _move(facts) or "--node-selector KEY=VALUE"))
     zero = facts.pools_from_zero
     if zero and not extension.is_on(settings, extension.SKIP_VALIDATION):
-        text = f"pool {', '.join(zero)} scales from zero and {extension.SKIP_VALIDATION} is not true, "
-        wrong.append((text + "so a job for it fails at once (Code 9)", "--skip-resource-validation"))
+        text = (
+            f"pool {', '.join(zero)} scales from zero and {extension.SKIP_VALIDATION} is not true, "
+        )
+        wrong.append(
+            (text + "so a job for it fails at once (Code 9)", "--skip-resource-validation")
+        )
     if wrong:
         texts, options = zip(*wrong, strict=True)
         return "not ok", "; ".join(texts), extension_command(f"update {' '.join(options)}")
@@ -126,7 +149,11 @@ def _crds(facts: Facts) -> Verdict:
     if missing == [VOLCANO_CRD] and not extension.is_on(facts.settings, extension.VOLCANO, True):
         text += ", and the extension is set not to install Volcano"
         return "not ok", text, extension_command("update --volcano")
-    return "not ok", f"{text}, though Azure says that the extension is there: is this the same cluster?", SHOW
+    return (
+        "not ok",
+        f"{text}, though Azure says that the extension is there: is this the same cluster?",
+        SHOW,
+    )
 
 
 def _compute(facts: Facts) -> Verdict:
@@ -140,8 +167,14 @@ def _compute(facts: Facts) -> Verdict:
         return FixCommand(text, TargetOptions.CLUSTER_AND_WORKSPACE)
 
     if not mine:
-        return "not ok", f"no compute of the workspace {facts.workspace} is this cluster", command("NAME")
-    bad = [row for row in mine if (row.get("properties") or {}).get("provisioningState") != "Succeeded"]
+        return (
+            "not ok",
+            f"no compute of the workspace {facts.workspace} is this cluster",
+            command("NAME"),
+        )
+    bad = [
+        row for row in mine if (row.get("properties") or {}).get("provisioningState") != "Succeeded"
+    ]
     if bad:
         properties = bad[0].get("properties") or {}
         errors = [row.get("error") or {} for row in properties.get("provisioningErrors") or ()]
@@ -149,7 +182,9 @@ def _compute(facts: Facts) -> Verdict:
         texts += [str(error["message"]) for error in errors if error.get("message")]
         return "not ok", "; ".join(texts), command(str(bad[0].get("name")))
     own = [(row.get("name"), row["properties"].get("properties") or {}) for row in mine]
-    names = [f"{name} (namespace {properties.get('namespace') or 'default'})" for name, properties in own]
+    names = [
+        f"{name} (namespace {properties.get('namespace') or 'default'})" for name, properties in own
+    ]
     return "ok", f"attached as {', '.join(names)}", None
 
 
@@ -179,8 +214,12 @@ def _more_nodes(facts: Facts, unusable: list[UnusableNode]) -> FixCommand:
         if stopped and profile.get("osType", "Linux") == "Linux":
             command = f"az aks nodepool scale {pool} {profile.get('name')} --node-count 1"
             return FixCommand(command, TargetOptions.SUBSCRIPTION)
-    names = {str(profile.get("name")) for profile in facts.pools} | {row.node.pool for row in unusable}
-    name = next(name for number in range(len(names) + 1) if (name := f"jobs{number or ''}") not in names)
+    names = {str(profile.get("name")) for profile in facts.pools} | {
+        row.node.pool for row in unusable
+    }
+    name = next(
+        name for number in range(len(names) + 1) if (name := f"jobs{number or ''}") not in names
+    )
     command = f"az aks nodepool add {pool} {name} --node-count 1 --node-vm-size Standard_D8s_v5"
     return FixCommand(command, TargetOptions.SUBSCRIPTION)
 
@@ -203,12 +242,16 @@ def _gpu(facts: Facts) -> Verdict:
             f"kubectl get pods --namespace {row.namespace} --output wide --field-selector spec.nodeName={here[0]}",
             TargetOptions.KUBECONFIG,
         )
-        return "not ok", f"{text}the device plugin {row.name} runs there, so look at its pod", command
-    if plugins or len(blind) < len(cards):
-        command = FixCommand("kubectl get daemonsets --all-namespaces --output wide", TargetOptions.KUBECONFIG)
-        text += (
-            "the device plugin of the other nodes does not run there, so look at its node selector and tolerations"
+        return (
+            "not ok",
+            f"{text}the device plugin {row.name} runs there, so look at its pod",
+            command,
         )
+    if plugins or len(blind) < len(cards):
+        command = FixCommand(
+            "kubectl get daemonsets --all-namespaces --output wide", TargetOptions.KUBECONFIG
+        )
+        text += "the device plugin of the other nodes does not run there, so look at its node selector and tolerations"
         return "not ok", text, command
     # The extension can bring NVIDIA's plugin; it has no setting for AMD's.
     nvidia = any(card == "nvidia.com/gpu" for _, card in blind)
@@ -225,14 +268,21 @@ def _device_plugins(facts: Facts) -> dict[str, Occupant]:
     if isinstance(facts.occupants, UnknownFact):
         return {}
     return {
-        node: row for node, rows in facts.occupants.items() for row in rows if "device-plugin" in row.name.lower()
+        node: row
+        for node, rows in facts.occupants.items()
+        for row in rows
+        if "device-plugin" in row.name.lower()
     }
 
 
 def _instance_types(facts: Facts) -> Verdict:
     types = known(facts.instance_types)
     if types:
-        return "ok", f"{len(types)} instance types: {some_names([_name(item) for item in types])}", None
+        return (
+            "ok",
+            f"{len(types)} instance types: {some_names([_name(item) for item in types])}",
+            None,
+        )
     text = "none: every job gets the default type (100m and 2Gi)"
     command = "arc-toolkit gen-instance-types --from-cluster --share whole --share half --apply"
     return "not ok", text, FixCommand(command, TargetOptions.KUBECONFIG)
@@ -246,7 +296,9 @@ def _types_fit(facts: Facts) -> Verdict:
     bad: list[str] = []
     away: list[str] = []
     for item in types:
-        problem = next((row for row in problems(item) if row.rule is not SpecRule.REQUEST_LIMIT), None)
+        problem = next(
+            (row for row in problems(item) if row.rule is not SpecRule.REQUEST_LIMIT), None
+        )
         misfit = None if problem else fit_of(InstanceTypeSpec.parse(item), candidates).problem
         if misfit and misfit.rule is SpecRule.SELECTOR:
             away.append(_name(item))
@@ -257,7 +309,9 @@ def _types_fit(facts: Facts) -> Verdict:
         return "not ok", "; ".join(bad[:3]), FixCommand(command, TargetOptions.KUBECONFIG)
     if away:
         text = f"no node that can take jobs now has the labels of {some_names(away)}"
-        if extension.is_on(facts.settings, extension.SKIP_VALIDATION) or isinstance(facts.extension, UnknownFact):
+        if extension.is_on(facts.settings, extension.SKIP_VALIDATION) or isinstance(
+            facts.extension, UnknownFact
+        ):
             raise CannotTell(f"{text} (a pool at zero?)")
         return "not ok", text, FixCommand("arc-toolkit cluster nodes", TargetOptions.KUBECONFIG)
     return "ok", f"each of the {len(types)} fits on a node", None
@@ -266,13 +320,17 @@ def _types_fit(facts: Facts) -> Verdict:
 def _placement(facts: Facts) -> Verdict:
     types = known(facts.instance_types)
     if not types:
-        raise CannotTell("there are no instance types, so no node is known to be meant for whole-node jobs")
+        raise CannotTell(
+            "there are no instance types, so no node is known to be meant for whole-node jobs"
+        )
     defeated: dict[str, str] = {}
     for row in facts.candidates():
         if not row.takes_jobs:
             continue
         node, schedulable = row.node, row.schedulable
-        guests = [row for row in schedulable.other_pods if row.namespace == extension.RELEASE_NAMESPACE]
+        guests = [
+            row for row in schedulable.other_pods if row.namespace == extension.RELEASE_NAMESPACE
+        ]
         cpu_m, memory = sum(row.cpu_m for row in guests), sum(row.memory for row in guests)
         for item in types if guests else ():
             try:
@@ -299,8 +357,14 @@ def _move(facts: Facts, avoid: Collection[str] = ()) -> str | None:
     A key of its nodeSelector can be changed and not be removed, so each gets the value of the new pool.
     """
     selector = extension.node_selector_of(facts.settings)
-    nodes = [node for node in known(facts.nodes) if node.ready and node.os == "linux" and node.pool not in avoid]
-    nodes = [node for node in nodes if not untolerated(node.taints, (*AZUREML_TOLERATIONS, OF_EXTENSION))]
+    nodes = [
+        node
+        for node in known(facts.nodes)
+        if node.ready and node.os == "linux" and node.pool not in avoid
+    ]
+    nodes = [
+        node for node in nodes if not untolerated(node.taints, (*AZUREML_TOLERATIONS, OF_EXTENSION))
+    ]
     for node in sorted(nodes, key=lambda node: node.labels.get(MODE_LABEL) != "system"):
         labels = dict([node.pool_label] if node.pool_label else ())
         pairs = {key: node.labels.get(key, "") for key in selector} or labels

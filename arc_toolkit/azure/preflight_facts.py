@@ -75,7 +75,9 @@ class Facts:
     @property
     def settings(self) -> dict[str, str]:
         """Those of the extension; none if it is unknown."""
-        return {} if isinstance(self.extension, UnknownFact) else extension.settings_of(self.extension)
+        return (
+            {} if isinstance(self.extension, UnknownFact) else extension.settings_of(self.extension)
+        )
 
     @property
     def tolerations(self) -> list[Toleration]:
@@ -95,7 +97,9 @@ class Facts:
     def usable(self) -> tuple[list[Node], list[UnusableNode]]:
         """The nodes that jobs can use, and the others."""
         rows = self._sized({})
-        return [row.node for row in rows if row.takes_jobs], [row.unusable for row in rows if row.unusable]
+        return [row.node for row in rows if row.takes_jobs], [
+            row.unusable for row in rows if row.unusable
+        ]
 
     def candidates(self) -> list[Candidate]:
         """All nodes with what each can give."""
@@ -103,7 +107,9 @@ class Facts:
 
     def _sized(self, occupants: Mapping[str, list[Occupant]]) -> list[Candidate]:
         nodes = known(self.nodes)
-        return size_nodes(nodes, occupants, Assumptions(), DaemonSets(()), tolerations=self.tolerations)
+        return size_nodes(
+            nodes, occupants, Assumptions(), DaemonSets(()), tolerations=self.tolerations
+        )
 
     @property
     def has_spot(self) -> bool:
@@ -121,7 +127,10 @@ class Facts:
             return self.computes
         if self.cluster is None:
             return UnknownFact("the cluster's name in Azure is not known")
-        rows = [row["properties"].get("properties") or {} for row in attached(list(self.computes), self.cluster)]
+        rows = [
+            row["properties"].get("properties") or {}
+            for row in attached(list(self.computes), self.cluster)
+        ]
         return list(dict.fromkeys(str(row.get("namespace") or "default") for row in rows))
 
     @property
@@ -176,11 +185,22 @@ def azure_side(
         absent = provider in ("NotRegistered", "Unregistered")
         installed = None if absent else _fact(lambda: operations.find(session, cluster))
         place = _fact(resolver.workspace)
-        computes = place if isinstance(place, UnknownFact) else _fact(lambda: list_computes(session, place))
-    except ArcError as error:  # who or what is meant, no sign-in, no network: nothing else can be read either
+        computes = (
+            place
+            if isinstance(place, UnknownFact)
+            else _fact(lambda: list_computes(session, place))
+        )
+    except (
+        ArcError
+    ) as error:  # who or what is meant, no sign-in, no network: nothing else can be read either
         return unknown("azure", str(error))
     workspace = None if isinstance(place, UnknownFact) else place.name
-    facts = {"provider": provider, "resource": resource, "extension": installed, "computes": computes}
+    facts = {
+        "provider": provider,
+        "resource": resource,
+        "extension": installed,
+        "computes": computes,
+    }
     return {**facts, "cluster": cluster, "workspace": workspace}
 
 
@@ -198,7 +218,9 @@ def cluster_side(client: Client, progress: Progress, azure: Mapping[str, Any]) -
         if INSTANCE_TYPES_CRD in crds:
             types = _fact(lambda: list(live_types.read(client).values()))
     namespaces: Any = {}
-    if has_spot_pool(azure["resource"]) or (not isinstance(nodes, UnknownFact) and any(map(_is_spot, nodes))):
+    if has_spot_pool(azure["resource"]) or (
+        not isinstance(nodes, UnknownFact) and any(map(_is_spot, nodes))
+    ):
         namespaces = _fact(lambda: _annotations(client))
     installed = azure["extension"]
     settings = {} if isinstance(installed, UnknownFact) else extension.settings_of(installed)

@@ -18,7 +18,11 @@ def spot_nodes(facts: Facts) -> Verdict:
     if not facts.has_spot:
         return "ok", "no spot nodes", None
     if not untolerated([SPOT_TAINT], facts.set_tolerations):
-        return "ok", f"job pods tolerate spot nodes by {extension.TOLERATION}, which is undocumented", None
+        return (
+            "ok",
+            f"job pods tolerate spot nodes by {extension.TOLERATION}, which is undocumented",
+            None,
+        )
     annotations = known(facts.namespaces)
     names = facts.compute_namespaces
     if isinstance(names, UnknownFact) or not names:
@@ -29,7 +33,11 @@ def spot_nodes(facts: Facts) -> Verdict:
             tolerations = annotated_tolerations(annotations.get(name, {}))
         except ArcError as error:
             overwrite = FixCommand(f"{command.text} --overwrite", command.options)
-            return "not ok", f"namespace {name}: {error}, so that no pod can be created there", overwrite
+            return (
+                "not ok",
+                f"namespace {name}: {error}, so that no pod can be created there",
+                overwrite,
+            )
         if untolerated([SPOT_TAINT], tolerations):
             text = "job pods do not tolerate the taint of spot nodes, and an instance type cannot say so"
             if ANNOTATION in annotations.get(name, {}):
@@ -51,10 +59,14 @@ def from_zero(facts: Facts) -> Verdict:
     pool = f"pool {', '.join(zero)} scales from zero"
     name = facts.settings.get(setting)
     if not extension.is_on(facts.settings, extension.VOLCANO, True) and not name:
-        raise CannotTell(f"{pool}, and the extension does not install Volcano: how is yours configured?")
+        raise CannotTell(
+            f"{pool}, and the extension does not install Volcano: how is yours configured?"
+        )
     if not name:
         text = f"{pool}, but Volcano's {' and '.join(scheduler_config.HOLDING)} make no pod for a job beyond the "
-        text += "nodes that are there: apply the output of `arc-toolkit cluster scheduler-config`, then"
+        text += (
+            "nodes that are there: apply the output of `arc-toolkit cluster scheduler-config`, then"
+        )
         return "not ok", text, extension_command(f"update --set {setting}={scheduler_config.NAME}")
     if problem := scheduler_config.holding_problem(known(facts.scheduler_config)):
         command = FixCommand("arc-toolkit cluster scheduler-config", TargetOptions.NONE)

@@ -54,5 +54,7 @@ def holding_problem(config_map: Mapping[str, Any] | None) -> str | None:
     if isinstance(arguments := sla.get("arguments"), dict) and arguments.get("sla-waiting-time"):
         return None
     if "sla-waiting-time" in sla:
-        return f"{text}: sla-waiting-time is beside `arguments`, not in it, so that it has no effect"
+        return (
+            f"{text}: sla-waiting-time is beside `arguments`, not in it, so that it has no effect"
+        )
     return text

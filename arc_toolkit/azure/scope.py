@@ -18,7 +18,10 @@ from typing import NamedTuple
 from arc_toolkit.errors import ArcError
 
 # Kind of cluster (as in `az k8s-extension --cluster-type`) -> its resource provider.
-PROVIDERS = {"managedClusters": "Microsoft.ContainerService", "connectedClusters": "Microsoft.Kubernetes"}
+PROVIDERS = {
+    "managedClusters": "Microsoft.ContainerService",
+    "connectedClusters": "Microsoft.Kubernetes",
+}
 
 
 class OptionSource(NamedTuple):
@@ -34,7 +37,9 @@ class OptionSource(NamedTuple):
 # `az` itself reads AZURE_DEFAULTS_*: https://learn.microsoft.com/cli/azure/azure-cli-configuration
 SOURCES = {
     "subscription": OptionSource(
-        "--subscription", "subscription id, or a name that `az account list` knows", ("AZURE_SUBSCRIPTION_ID",)
+        "--subscription",
+        "subscription id, or a name that `az account list` knows",
+        ("AZURE_SUBSCRIPTION_ID",),
     ),
     "resource group": OptionSource(
         "--resource-group",
@@ -44,7 +49,11 @@ SOURCES = {
     ),
     "cluster": OptionSource("--cluster", "name of the cluster in Azure", ("AZURE_CLUSTER_NAME",)),
     "workspace": OptionSource(
-        "--workspace", "AzureML workspace", ("AZURE_ML_WORKSPACE", "AZURE_DEFAULTS_WORKSPACE"), "workspace", True
+        "--workspace",
+        "AzureML workspace",
+        ("AZURE_ML_WORKSPACE", "AZURE_DEFAULTS_WORKSPACE"),
+        "workspace",
+        True,
     ),
     "workspace's resource group": OptionSource(
         "--workspace-resource-group",
@@ -123,16 +132,22 @@ def read_az_defaults(environment: Mapping[str, str]) -> AzDefaults:
         rows = []
     return AzDefaults(
         values={key: value for key, value in defaults.items() if value},
-        subscription=next((str(row["id"]) for row in rows if row.get("isDefault") and "id" in row), None),
+        subscription=next(
+            (str(row["id"]) for row in rows if row.get("isDefault") and "id" in row), None
+        ),
         cloud=cloud,
-        subscriptions_by_name={str(row["name"]): str(row["id"]) for row in rows if "name" in row and "id" in row},
+        subscriptions_by_name={
+            str(row["name"]): str(row["id"]) for row in rows if "name" in row and "id" in row
+        },
     )
 
 
 class Resolver:
     """Finds each value once, and remembers from where, for `--verbose`."""
 
-    def __init__(self, options: Mapping[str, str | None], environment: Mapping[str, str] = os.environ) -> None:
+    def __init__(
+        self, options: Mapping[str, str | None], environment: Mapping[str, str] = os.environ
+    ) -> None:
         self._options = options
         self._environment = environment
         self.notes: list[str] = []
@@ -150,7 +165,9 @@ class Resolver:
         ]
         value, source = next((pair for pair in candidates if pair[0]), (None, "the az defaults"))
         if value is None:
-            value = self.az.subscription if what == "subscription" else self.az.values.get(key or "")
+            value = (
+                self.az.subscription if what == "subscription" else self.az.values.get(key or "")
+            )
         if value is None:
             return None
         self.notes.append(f"{what}: {value} (from {source})")
@@ -170,7 +187,9 @@ class Resolver:
         return value
 
     def cluster(self, kind: str = "managedClusters") -> Cluster:
-        return Cluster(self.need("subscription"), self.need("resource group"), self.need("cluster"), kind)
+        return Cluster(
+            self.need("subscription"), self.need("resource group"), self.need("cluster"), kind
+        )
 
     def workspace(self) -> Workspace:
         """The workspace; its resource group is the cluster's where no other is said."""

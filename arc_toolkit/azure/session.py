@@ -36,8 +36,16 @@ CLOUDS = {
     cloud.name: cloud
     for cloud in (
         Cloud("AzureCloud", "https://management.azure.com", "https://login.microsoftonline.com"),
-        Cloud("AzureUSGovernment", "https://management.usgovcloudapi.net", "https://login.microsoftonline.us"),
-        Cloud("AzureChinaCloud", "https://management.chinacloudapi.cn", "https://login.chinacloudapi.cn"),
+        Cloud(
+            "AzureUSGovernment",
+            "https://management.usgovcloudapi.net",
+            "https://login.microsoftonline.us",
+        ),
+        Cloud(
+            "AzureChinaCloud",
+            "https://management.chinacloudapi.cn",
+            "https://login.chinacloudapi.cn",
+        ),
     )
 }
 
@@ -104,7 +112,9 @@ class Session:
 
         base = self.cloud.management_url
         if url.startswith("https:") and not url.startswith(base + "/"):
-            raise ArcError(f"Azure's answer points to another host ({url.split('/')[2]}): not followed")
+            raise ArcError(
+                f"Azure's answer points to another host ({url.split('/')[2]}): not followed"
+            )
         chain = [
             policies.UserAgentPolicy("arc-toolkit"),
             policies.RetryPolicy(**self.options),
@@ -137,7 +147,9 @@ def sign_in(cloud: Cloud, options: Mapping[str, Any]) -> Session:
     quiet_logs()
     # A cloud that Microsoft Entra does not know cannot be looked up there.
     unknown = cloud.name not in CLOUDS
-    credential = DefaultAzureCredential(authority=cloud.authority, disable_instance_discovery=unknown, **options)
+    credential = DefaultAzureCredential(
+        authority=cloud.authority, disable_instance_discovery=unknown, **options
+    )
     return Session(credential, cloud, options)
 
 
@@ -170,7 +182,9 @@ def explained(doing: str) -> Iterator[None]:
     except exceptions.ClientAuthenticationError as error:
         if error.response is None or error.status_code != 401:
             refused = _REFUSED.search(str(error))
-            raise AzureUnavailable(NOT_SIGNED_IN + (f" ({refused[0]})" if refused else "")) from error
+            raise AzureUnavailable(
+                NOT_SIGNED_IN + (f" ({refused[0]})" if refused else "")
+            ) from error
         raise ArcError(
             f"{doing}: Azure does not accept the sign-in: {error_text(error)}; run `az login` again"
         ) from error
@@ -184,7 +198,9 @@ def explained(doing: str) -> Iterator[None]:
 
 def error_text(error: Any) -> str:
     """`Code: message`, with the innermost reason, from an SDK error."""
-    return _one_line("; ".join(messages(_error_body(error))) or str(getattr(error, "message", error)))
+    return _one_line(
+        "; ".join(messages(_error_body(error))) or str(getattr(error, "message", error))
+    )
 
 
 def messages(body: Any) -> list[str]:
@@ -258,7 +274,9 @@ def _guard() -> Any:
             if http.method in ("GET", "HEAD"):
                 return
             parts = urlsplit(http.url)
-            content = getattr(http, "content", None) or getattr(http, "data", None)  # new and old request class
+            content = getattr(http, "content", None) or getattr(
+                http, "data", None
+            )  # new and old request class
             if isinstance(content, bytes):
                 content = content.decode("utf-8")
             raise WouldSend(

@@ -29,7 +29,10 @@ FIXED_OPTIONS: dict[str, tuple[str | None, str]] = {
     "priority": ("Spot", "this command adds spot pools; use `az aks nodepool add` for others"),
     "os-type": ("Linux", "AzureML jobs run on Linux nodes only"),
     "vm-set-type": ("VirtualMachineScaleSets", "a spot pool is always a scale set"),
-    "max-surge": (None, "Azure refuses maxSurge on a spot pool: its nodes are not replaced in an upgrade"),
+    "max-surge": (
+        None,
+        "Azure refuses maxSurge on a spot pool: its nodes are not replaced in an upgrade",
+    ),
     "max-unavailable": (None, "Azure refuses upgrade settings on a spot pool"),
 }
 
@@ -84,7 +87,9 @@ class SpotPool:
                 f"{self.size.name} is {self.size.architecture}: images built for amd64 do not start there"
             )
         if self.max_price != ON_DEMAND_PRICE:
-            notes.append("nodes are also evicted when the spot price is above --max-price; -1 avoids that")
+            notes.append(
+                "nodes are also evicted when the spot price is above --max-price; -1 avoids that"
+            )
         return notes
 
 
@@ -141,14 +146,20 @@ def price_text(price: Decimal) -> str:
 def check_size(size: VmSize) -> None:
     """Refuse a size of which there are no spot VMs."""
     if _BURSTABLE.match(size.name):
-        raise ArcError(f"{size.name}: there are no spot VMs of the B-series; choose another size, such as D4s_v5")
+        raise ArcError(
+            f"{size.name}: there are no spot VMs of the B-series; choose another size, such as D4s_v5"
+        )
     if size.name.lower().endswith("_promo"):
-        raise ArcError(f"{size.name}: there are no spot VMs of promotional sizes; choose the size without _Promo")
+        raise ArcError(
+            f"{size.name}: there are no spot VMs of promotional sizes; choose the size without _Promo"
+        )
 
 
 def _check_size(size: VmSize) -> None:
     check_size(size)
-    if size.vcpus_available < 2:  # "fewer than two CPUs may not be used with AKS": .../aks/quotas-skus-regions
+    if (
+        size.vcpus_available < 2
+    ):  # "fewer than two CPUs may not be used with AKS": .../aks/quotas-skus-regions
         raise ArcError(f"{size.name} is too small: AKS needs nodes with at least 2 vCPUs")
 
 
@@ -163,7 +174,9 @@ def check_cluster(resource: Mapping[str, Any], name: str) -> None:
             "changed: choose another name"
         )
     if any(str(pool.get("type")) == "AvailabilitySet" for pool in pools):
-        raise ArcError(f"{cluster} uses availability sets: spot pools need a cluster with scale sets")
+        raise ArcError(
+            f"{cluster} uses availability sets: spot pools need a cluster with scale sets"
+        )
     if str((properties.get("networkProfile") or {}).get("loadBalancerSku", "")).lower() == "basic":
         raise ArcError(f"{cluster} has a Basic load balancer: spot pools need the Standard one")
     if str((properties.get("powerState") or {}).get("code")) == "Stopped":
@@ -217,7 +230,9 @@ def _taint(text: str) -> Taint:
 
 def _check_reserved(option: str, key: str) -> None:
     if key == SPOT_KEY:
-        raise ArcError(f"{option} {key}: AKS sets label and taint of a spot pool by itself; leave it out")
+        raise ArcError(
+            f"{option} {key}: AKS sets label and taint of a spot pool by itself; leave it out"
+        )
     if key.startswith(RESERVED_PREFIX):
         raise ArcError(f"{option} {key}: the prefix {RESERVED_PREFIX} is reserved for AKS")
 

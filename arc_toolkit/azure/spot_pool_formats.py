@@ -27,11 +27,24 @@ def az_command(pool: SpotPool, cluster: Cluster) -> str:
             "add",
             *(["--subscription", cluster.subscription] if cluster.subscription else []),
         ],
-        ["--resource-group", cluster.resource_group, "--cluster-name", cluster.name, "--name", pool.name],
+        [
+            "--resource-group",
+            cluster.resource_group,
+            "--cluster-name",
+            cluster.name,
+            "--name",
+            pool.name,
+        ],
         ["--node-vm-size", pool.size.name, "--mode", "User", "--os-type", "Linux"],
         ["--priority", "Spot", "--eviction-policy", pool.eviction_policy],
         ["--spot-max-price", price_text(pool.max_price)],
-        ["--enable-cluster-autoscaler", "--min-count", str(pool.minimum), "--max-count", str(pool.maximum)],
+        [
+            "--enable-cluster-autoscaler",
+            "--min-count",
+            str(pool.minimum),
+            "--max-count",
+            str(pool.maximum),
+        ],
         ["--node-count", str(pool.count)],
     ]
     if pool.labels:
@@ -136,10 +149,14 @@ class _Verbatim(str):
 def _bicep_value(value: Any, indent: str = "") -> str:
     inner = indent + "  "
     if isinstance(value, dict):
-        rows = [f"{inner}{_bicep_key(key)}: {_bicep_value(item, inner)}" for key, item in value.items()]
+        rows = [
+            f"{inner}{_bicep_key(key)}: {_bicep_value(item, inner)}" for key, item in value.items()
+        ]
         return "\n".join(["{", *rows, f"{indent}}}"])
     if isinstance(value, list):
-        return "\n".join(["[", *(f"{inner}{_bicep_value(item, inner)}" for item in value), f"{indent}]"])
+        return "\n".join(
+            ["[", *(f"{inner}{_bicep_value(item, inner)}" for item in value), f"{indent}]"]
+        )
     if isinstance(value, str) and not isinstance(value, _Verbatim):
         return "'" + value.replace("\\", "\\\\").replace("'", "\\'").replace("${", "\\${") + "'"
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -41,13 +41,20 @@ def spot_facts(session: Session, size: str, region: str) -> SpotFacts:
             raise ArcError(f"{word!r} is not the name of a size or region")
     rates = _ask(session, RATE_QUERY.format(size=size.lower(), region=region.lower()))
     if not rates or not rates[0].get("rate"):
-        raise ArcError(f"Azure Resource Graph has no eviction rate of {size} in {region}: use --eviction-rate")
+        raise ArcError(
+            f"Azure Resource Graph has no eviction rate of {size} in {region}: use --eviction-rate"
+        )
     prices = _ask(session, PRICE_QUERY.format(size=size.lower(), region=region.lower()))
     price = prices[0].get("price") if prices else None
-    return SpotFacts(str(rates[0]["rate"]), float(price) if isinstance(price, int | float) and price > 0 else None)
+    return SpotFacts(
+        str(rates[0]["rate"]),
+        float(price) if isinstance(price, int | float) and price > 0 else None,
+    )
 
 
 def _ask(session: Session, query: str) -> list[dict[str, object]]:
-    answer = session.query(PATH, API_VERSION, {"query": query, "options": {"resultFormat": "objectArray"}})
+    answer = session.query(
+        PATH, API_VERSION, {"query": query, "options": {"resultFormat": "objectArray"}}
+    )
     rows = answer.get("data")
     return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []

@@ -24,7 +24,9 @@ POLICIES = tuple(reversed(EVICTION_POLICIES))
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,62}[A-Za-z0-9])?", re.ASCII)
 _GROUP = re.compile(r"[A-Za-z0-9_-](?:[A-Za-z0-9._-]{0,88}[A-Za-z0-9_-])?", re.ASCII)
 # An alias such as Ubuntu2204, or publisher:offer:sku:version, or a resource id of an image.
-_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*|(?:[\w.-]+:){3}[\w.-]+|/subscriptions/[\w./-]+", re.ASCII)
+_IMAGE = re.compile(
+    r"[A-Za-z0-9][A-Za-z0-9._-]*|(?:[\w.-]+:){3}[\w.-]+|/subscriptions/[\w./-]+", re.ASCII
+)
 _CONTAINER = re.compile(r"[a-z0-9][a-z0-9._/:@-]*", re.ASCII)
 _CONTAINER_PATH = re.compile(r"/[A-Za-z0-9._/-]+", re.ASCII)
 
@@ -47,23 +49,45 @@ class SpotVm:
     def __post_init__(self) -> None:
         _check("--name", self.name, _NAME, "1 to 64 letters, digits and hyphens")
         _check("--resource-group", self.group, _GROUP, "letters, digits, - _ and .")
-        _check("--region", self.region, re.compile(r"[a-z0-9]+"), "the name without spaces, such as westeurope")
-        _check("--image", self.image, _IMAGE, f"an alias such as {DEFAULT_IMAGE}, or publisher:offer:sku:version")
+        _check(
+            "--region",
+            self.region,
+            re.compile(r"[a-z0-9]+"),
+            "the name without spaces, such as westeurope",
+        )
+        _check(
+            "--image",
+            self.image,
+            _IMAGE,
+            f"an alias such as {DEFAULT_IMAGE}, or publisher:offer:sku:version",
+        )
         if self.image == "UbuntuLTS":
             raise ArcError(f"--image UbuntuLTS: az has removed this alias; use {DEFAULT_IMAGE}")
         if self.container:
-            _check("--container", self.container, _CONTAINER, "an image such as registry.example.com/train:1")
             _check(
-                "--checkpoints", self.checkpoints, _CONTAINER_PATH, "a folder of the container, such as /app/out"
+                "--container",
+                self.container,
+                _CONTAINER,
+                "an image such as registry.example.com/train:1",
+            )
+            _check(
+                "--checkpoints",
+                self.checkpoints,
+                _CONTAINER_PATH,
+                "a folder of the container, such as /app/out",
             )
         elif not self.command.strip():
             raise ArcError('what is to run? use --command "python train.py", or --container IMAGE')
         if not self.command.isprintable():
-            raise ArcError("--command: use one line without control characters; put more into a script")
+            raise ArcError(
+                "--command: use one line without control characters; put more into a script"
+            )
         try:
             shlex.split(self.command)
         except ValueError as error:
-            raise ArcError(f"--command {self.command!r} is not a shell command: {str(error).lower()}") from None
+            raise ArcError(
+                f"--command {self.command!r} is not a shell command: {str(error).lower()}"
+            ) from None
         check_size(self.size)
         if self.size.architecture != "amd64" and ":" not in self.image and "/" not in self.image:
             raise ArcError(
@@ -80,7 +104,9 @@ class SpotVm:
     def notes(self) -> list[str]:
         notes = []
         if self.eviction_policy == "Delete":
-            notes.append("--eviction-policy Delete: the disk goes too, so write checkpoints to Blob storage")
+            notes.append(
+                "--eviction-policy Delete: the disk goes too, so write checkpoints to Blob storage"
+            )
         if self.size.gpus:
             notes.append(
                 f"{self.size.name} has a GPU: its driver must be in --image, or be installed with "
@@ -96,7 +122,9 @@ def files(vm: SpotVm) -> dict[str, str]:
         "price": price_text(vm.max_price),
         "group": vm.group,
         "runner": render(
-            "spot_vm_runner.sh.j2", vm=vm, words=[shlex.quote(word) for word in shlex.split(vm.command)]
+            "spot_vm_runner.sh.j2",
+            vm=vm,
+            words=[shlex.quote(word) for word in shlex.split(vm.command)],
         ),
         "unit": render("spot_vm.service.j2", vm=vm),
     }

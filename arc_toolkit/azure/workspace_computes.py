@@ -42,7 +42,9 @@ class Attachment:
                     "/subscriptions/.../providers/Microsoft.ManagedIdentity/userAssignedIdentities/NAME"
                 )
         if self.system_identity and self.user_identities:
-            raise ArcError("a compute has a system assigned identity or user assigned ones, not both")
+            raise ArcError(
+                "a compute has a system assigned identity or user assigned ones, not both"
+            )
 
 
 def list_computes(session: Session, workspace: Workspace) -> list[dict[str, Any]]:
@@ -54,18 +56,29 @@ def attached(computes: list[dict[str, Any]], cluster: Cluster) -> list[dict[str,
     """Those that are this cluster."""
     resource_id = cluster.resource_id.lower()
     return [
-        row for row in computes if str((row.get("properties") or {}).get("resourceId", "")).lower() == resource_id
+        row
+        for row in computes
+        if str((row.get("properties") or {}).get("resourceId", "")).lower() == resource_id
     ]
 
 
 def attach(
-    session: Session, workspace: Workspace, attachment: Attachment, progress: Progress, *, dry_run: bool
+    session: Session,
+    workspace: Workspace,
+    attachment: Attachment,
+    progress: Progress,
+    *,
+    dry_run: bool,
 ) -> Mapping[str, Any]:
     """PUT the compute and wait; in a dry run raises WouldSend with the request as azure-ai-ml makes it."""
     doing = f"attaching {attachment.cluster.name} to the workspace {workspace.name} as {attachment.name!r}"
     progress("loading azure-ai-ml")
     try:
-        from azure.ai.ml.entities import IdentityConfiguration, KubernetesCompute, ManagedIdentityConfiguration
+        from azure.ai.ml.entities import (
+            IdentityConfiguration,
+            KubernetesCompute,
+            ManagedIdentityConfiguration,
+        )
     except ImportError:
         raise missing_extra("azure", "attaching a cluster") from None
     quiet_logs()
@@ -73,7 +86,9 @@ def attach(
     if attachment.system_identity:
         identity = IdentityConfiguration(type="system_assigned")
     elif attachment.user_identities:
-        users = [ManagedIdentityConfiguration(resource_id=text) for text in attachment.user_identities]
+        users = [
+            ManagedIdentityConfiguration(resource_id=text) for text in attachment.user_identities
+        ]
         identity = IdentityConfiguration(type="user_assigned", user_assigned_identities=users)
     compute = KubernetesCompute(
         name=attachment.name,

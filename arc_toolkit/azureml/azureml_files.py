@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.yaml_engine import patch_yaml
-from arc_toolkit.edit.discover import ENDINGS, Problem, foreign_yaml
-from arc_toolkit.edit.edits import SkipCause
-from arc_toolkit.files import is_missing, read_raw
+from arc_toolkit.edit.files.discover import ENDINGS, Problem, foreign_yaml
+from arc_toolkit.edit.files.edits import SkipCause
+from arc_toolkit.file_io import is_missing, read_raw
 from arc_toolkit.findings import FileResult
 
 # Standard input has no ending to go by: no YAML mapping has an import at the start of a line.
@@ -27,7 +27,9 @@ class AzureMLFiles:
     def __init__(self, settings: Settings, by_folder: Mapping[str, Settings] | None = None) -> None:
         self._settings = settings
         # The closest folder first: its settings hold for the files below it.
-        self._by_folder = sorted((by_folder or {}).items(), key=lambda item: len(item[0]), reverse=True)
+        self._by_folder = sorted(
+            (by_folder or {}).items(), key=lambda item: len(item[0]), reverse=True
+        )
         self._library = Library(read_raw, is_missing)
 
     def prepare(self, path: str, data: bytes) -> None:
@@ -38,20 +40,30 @@ class AzureMLFiles:
             return self._settings
         place = os.path.abspath(path)
         return next(
-            (settings for folder, settings in self._by_folder if place.startswith(os.path.join(folder, ""))),
+            (
+                settings
+                for folder, settings in self._by_folder
+                if place.startswith(os.path.join(folder, ""))
+            ),
             self._settings,
         )
 
-    def process(self, path: str, data: bytes, *, in_folder: bool, named: bool = False) -> FileResult:
+    def process(
+        self, path: str, data: bytes, *, in_folder: bool, named: bool = False
+    ) -> FileResult:
         settings = self._settings_for(path)
         ending = path.rpartition(".")[2].lower()
         is_source = ending == "py" or (path == "-" and _PYTHON.search(data))
-        is_notebook = ending == "ipynb" or (path == "-" and data.lstrip()[:1] == b"{" and b'"cells"' in data)
+        is_notebook = ending == "ipynb" or (
+            path == "-" and data.lstrip()[:1] == b"{" and b'"cells"' in data
+        )
         if not is_source and not is_notebook:
             result = patch_yaml(path, data, settings, self._library, in_folder)
             if result.skipped is None or result.skipped.cause is not SkipCause.FOREIGN:
                 return result
-            return FileResult(path, data, skipped=foreign_yaml(path, data, result.skipped.reason, named=named))
+            return FileResult(
+                path, data, skipped=foreign_yaml(path, data, result.skipped.reason, named=named)
+            )
         from arc_toolkit.azureml.python.python_engine import patch_notebook, patch_source
 
         patch = patch_source if is_source else patch_notebook

@@ -11,11 +11,20 @@ from typing import Protocol
 
 import yaml
 
-from arc_toolkit.azureml.kinds import KINDS, Family, Role, Slot, TargetKind, has_hint, recognise, step_kind
-from arc_toolkit.edit.edits import SkipCause, Unreadable
-from arc_toolkit.edit.yaml_editor import Path
-from arc_toolkit.edit.yaml_nodes import Node, YamlText, compose, decode, get, pairs, text_of
-from arc_toolkit.edit.yaml_writer import YamlStyle
+from arc_toolkit.azureml.kinds import (
+    KINDS,
+    Family,
+    Role,
+    Slot,
+    TargetKind,
+    has_hint,
+    recognise,
+    step_kind,
+)
+from arc_toolkit.edit.files.edits import SkipCause, Unreadable
+from arc_toolkit.edit.yaml.editor import KeyPath
+from arc_toolkit.edit.yaml.nodes import YamlNode, YamlText, compose, decode, get, pairs, text_of
+from arc_toolkit.edit.yaml.writer import YamlStyle
 
 # How new AzureML files are written: a long command breaks before its arguments, `$[[...]]` being an optional one.
 FILE_STYLE = YamlStyle(fold_before=("-", "$[["))
@@ -25,7 +34,14 @@ _OWN_RESOURCES = (KINDS[Family.COMMAND, Role.STEP], KINDS[Family.PARALLEL, Role.
 
 
 # What `resources` has, of a step or a component.
-RESOURCE_KEYS = ("instance_type", "instance_count", "shm_size", "docker_args", "locations", "max_instance_count")
+RESOURCE_KEYS = (
+    "instance_type",
+    "instance_count",
+    "shm_size",
+    "docker_args",
+    "locations",
+    "max_instance_count",
+)
 
 
 def is_bound(text: str | None) -> bool:
@@ -63,7 +79,7 @@ class Setting:
     slot: Slot
     value: str | int | Parameter
     # Below the target; the slot's own where none is given.
-    path: Path = ()
+    path: KeyPath = ()
 
     def __post_init__(self) -> None:
         if not self.path:
@@ -82,15 +98,15 @@ class Target:
     kind: TargetKind
     # The step's name; for a root the component's name or the file's.
     name: str
-    path: Path
+    path: KeyPath
     node: yaml.MappingNode
     # Where a finding about the whole target points: its key, or the document's first key.
-    at: Node
+    at: YamlNode
     parent: Target | None = None
     # The component or trial file that it names, as a path; None for an inline or a registered one.
     reference: str | None = None
     # The keys of `node`: asked for often, so made once.
-    own: dict[str, tuple[Node, Node]] = field(init=False)
+    own: dict[str, tuple[YamlNode, YamlNode]] = field(init=False)
 
     def __post_init__(self) -> None:
         self.own = pairs(self.node)
@@ -99,7 +115,7 @@ class Target:
         """Take what `node` says; a target in code is read after it is found."""
         self.node, self.own = node, pairs(node)
 
-    def get(self, name: str | int, *path: str | int) -> Node | None:
+    def get(self, name: str | int, *path: str | int) -> YamlNode | None:
         pair = self.own.get(str(name))
         if pair is None:
             return get(self.node, name, *path) if "<<" in self.own else None
@@ -121,7 +137,7 @@ class Target:
             return State.EQUAL
         return State.BOUND if is_bound(text) else State.DIFFERENT
 
-    def path_of(self, path: Path) -> Path:
+    def path_of(self, path: KeyPath) -> KeyPath:
         """Where the value counts that belongs at a path: a step's own `instance_type` wins over its `resources`."""
         if path[0] == "resources" and path[-1] in self.own and self.overrides_resources:
             return path[1:]
@@ -136,23 +152,23 @@ class Target:
         """
         return self.kind in _OWN_RESOURCES and "component" in self.own
 
-    def owns(self, path: Path) -> bool:
+    def owns(self, path: KeyPath) -> bool:
         """Whether it has a value of its own at a path."""
         return self.text(*path) is not None
 
-    def is_bound(self, path: Path) -> bool:
+    def is_bound(self, path: KeyPath) -> bool:
         """Whether an input gives the value at a path."""
         return is_bound(self.text(*path))
 
-    def written(self, path: Path) -> str:
+    def written(self, path: KeyPath) -> str:
         """The value at a path as it is written, for a message."""
         return self.text(*path) or ""
 
-    def opaque_reason(self, path: Path) -> str:
+    def opaque_reason(self, path: KeyPath) -> str:
         """Why the value at a path cannot be read."""
         return f"its {path[0]} cannot be read"
 
-    def place_of(self, path: Path) -> Node:
+    def place_of(self, path: KeyPath) -> YamlNode:
         """Where a finding about a value points."""
         return self.get(*path) or self.at
 
@@ -225,7 +241,9 @@ def of_nodes(path: str, data: bytes, source: YamlText, around: Surroundings) -> 
     return SourceFile(path, data, source, tuple(documents))
 
 
-def _document(index: int, path: str, root: yaml.MappingNode, kind: TargetKind, around: Surroundings) -> Document:
+def _document(
+    index: int, path: str, root: yaml.MappingNode, kind: TargetKind, around: Surroundings
+) -> Document:
     stem = os.path.basename(path).rpartition(".")[0] or os.path.basename(path)
     target = Target(kind, stem, (index,), root, root.value[0][0])
     target.name = target.text("name") or stem
@@ -244,12 +262,23 @@ def _steps(pipeline: Target, path: str, around: Surroundings) -> Iterator[Target
     for name, (key, node) in pairs(pipeline.get("jobs")).items():
         if not isinstance(node, yaml.MappingNode):
             continue
-        step = Target(KINDS[Family.OTHER, Role.STEP], name, (*pipeline.path, "jobs", name), node, key, pipeline)
+        step = Target(
+            KINDS[Family.OTHER, Role.STEP],
+            name,
+            (*pipeline.path, "jobs", name),
+            node,
+            key,
+            pipeline,
+        )
         reference = around.find(step.text("component"), path)
         needs_kind = reference is not None and step.get("type") is None
-        kind = step_kind(step.own, node, around.kind_of(reference) if needs_kind and reference else None)
+        kind = step_kind(
+            step.own, node, around.kind_of(reference) if needs_kind and reference else None
+        )
         step.kind = kind
-        step.reference = around.find(step.text("trial"), path) if kind.family == Family.SWEEP else reference
+        step.reference = (
+            around.find(step.text("trial"), path) if kind.family == Family.SWEEP else reference
+        )
         yield step
         if kind.family == Family.SWEEP:
             yield from _trial(step, Role.STEP_TRIAL)
@@ -266,7 +295,9 @@ def _trial(sweep: Target, role: Role) -> Iterator[Target]:
     trial = sweep.get("trial")
     if isinstance(trial, yaml.MappingNode):
         key = sweep.own["trial"][0] if "trial" in sweep.own else sweep.at
-        yield Target(KINDS[Family.SWEEP, role], sweep.name, (*sweep.path, "trial"), trial, key, sweep)
+        yield Target(
+            KINDS[Family.SWEEP, role], sweep.name, (*sweep.path, "trial"), trial, key, sweep
+        )
 
 
 # These three are asked for about five times per file, first for all files of a run and then for each; a new `Library`

@@ -21,7 +21,7 @@ from arc_toolkit.azureml.threads import (
     evidence_in_command,
     evidence_in_dependencies,
 )
-from arc_toolkit.edit.yaml_nodes import Node, get, pairs, text_of, walk
+from arc_toolkit.edit.yaml.nodes import YamlNode, get, pairs, text_of, walk
 
 # Where a command, or what is one in effect, is in each kind.
 _COMMANDS: tuple[tuple[str, ...], ...] = (
@@ -43,7 +43,8 @@ _CODE_BYTES = 256 * 1024
 _SCRIPT = re.compile(r"(?<![\w./$}-])([\w./-]+\.(?:py|sh|bash))(?![\w.])")
 _MODULE = re.compile(r"(?<!\S)-m[ \t]+([A-Za-z_][\w.]*)")
 _IMPORTS = re.compile(
-    r"^[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import[ \t]+(\([^)]*\)|[^\n#]+)|import[ \t]+([^\n#]+))", re.MULTILINE
+    r"^[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import[ \t]+(\([^)]*\)|[^\n#]+)|import[ \t]+([^\n#]+))",
+    re.MULTILINE,
 )
 # Code that may run a framework without importing it: it loads a model, or trains with whatever is installed.
 _HIDDEN_USE = re.compile(
@@ -79,11 +80,17 @@ class EvidenceReader:
                 evidence += self._of_node(target.own[inline][1], path)
         if target.reference and (document := self._files.load(target.reference)):
             root = document.root
-            evidence += self._of_node(root.node, target.reference, root.kind.role == Role.SPEC, root.own)
+            evidence += self._of_node(
+                root.node, target.reference, root.kind.role == Role.SPEC, root.own
+            )
         return tuple(dict.fromkeys(evidence)) if evidence else ()
 
     def _of_node(
-        self, node: Node, path: str, is_spec: bool = False, own: Mapping[str, tuple[Node, Node]] | None = None
+        self,
+        node: YamlNode,
+        path: str,
+        is_spec: bool = False,
+        own: Mapping[str, tuple[YamlNode, YamlNode]] | None = None,
     ) -> Iterator[FrameworkEvidence]:
         if not isinstance(node, yaml.MappingNode):
             return
@@ -110,11 +117,15 @@ class EvidenceReader:
         if not decisive:
             for first, *rest in _ENVIRONMENTS:
                 if first in own and (environment := get(own[first][1], *rest)) is not None:
-                    yield from self._of_environment(environment, folder, (code or ".") if is_spec else "")
+                    yield from self._of_environment(
+                        environment, folder, (code or ".") if is_spec else ""
+                    )
 
     # --- code ------------------------------------------------------------------------------------------------
 
-    def _of_code(self, root: str, commands: list[str], key: tuple[str, ...]) -> Iterator[FrameworkEvidence]:
+    def _of_code(
+        self, root: str, commands: list[str], key: tuple[str, ...]
+    ) -> Iterator[FrameworkEvidence]:
         """The scripts that the commands name, and all that they import from the code folder.
 
         If all of it was read, nothing loads a model, and no framework is named, the code uses none, even if the
@@ -158,7 +169,9 @@ class EvidenceReader:
 
     # --- packages --------------------------------------------------------------------------------------------
 
-    def _of_environment(self, environment: Node, folder: str, snapshot: str) -> Iterator[FrameworkEvidence]:
+    def _of_environment(
+        self, environment: YamlNode, folder: str, snapshot: str
+    ) -> Iterator[FrameworkEvidence]:
         if (name := text_of(environment)) is not None:
             if name.startswith("file:") or name.lower().endswith((".yml", ".yaml")):
                 yield from self._of_file(folder, snapshot, name)
@@ -188,7 +201,9 @@ class EvidenceReader:
         path = self._files.in_snapshot(folder, snapshot, written)
 
         def read() -> Iterator[FrameworkEvidence]:
-            yield from evidence_in_dependencies(self._files.read_text(path) or "", os.path.basename(path))
+            yield from evidence_in_dependencies(
+                self._files.read_text(path) or "", os.path.basename(path)
+            )
 
         return self._remember((path,), read)
 
@@ -203,14 +218,12 @@ class EvidenceReader:
         return self._kept[key]
 
 
-def dockerfile_of(environment: Node) -> str | None:
+def dockerfile_of(environment: YamlNode) -> str | None:
     """The Dockerfile that an environment is built from, as written beside the file."""
     build = get(environment, "build")
     if build is not None and "path" in pairs(build):
         folder = text_of(get(build, "path")) or "."
-        return (
-            f"{folder.removeprefix('file:').rstrip('/')}/{text_of(get(build, 'dockerfile_path')) or 'Dockerfile'}"
-        )
+        return f"{folder.removeprefix('file:').rstrip('/')}/{text_of(get(build, 'dockerfile_path')) or 'Dockerfile'}"
     written = text_of(get(environment, "docker", "build", "dockerfile"))
     return written if written is not None and "\n" not in written else None
 
@@ -225,10 +238,14 @@ def _imported(text: str, path: str, root: str) -> Iterator[str]:
     for module, names, plain in _IMPORTS.findall(text):
         if plain:
             for part in plain.split(","):
-                yield from _module_files((folder, root), part.split()[0] if part.split() else "", ())
+                yield from _module_files(
+                    (folder, root), part.split()[0] if part.split() else "", ()
+                )
             continue
         parts = tuple(
-            part.split()[0] for part in names.strip("() \t\\").replace("\n", " ").split(",") if part.split()
+            part.split()[0]
+            for part in names.strip("() \t\\").replace("\n", " ").split(",")
+            if part.split()
         )
         level = len(module) - len(module.lstrip("."))
         folders: tuple[str, ...] = (folder, root)
@@ -237,7 +254,9 @@ def _imported(text: str, path: str, root: str) -> Iterator[str]:
         yield from _module_files(folders, module.lstrip("."), parts)
 
 
-def _module_files(folders: tuple[str, ...] | list[str], module: str, names: tuple[str, ...]) -> Iterator[str]:
+def _module_files(
+    folders: tuple[str, ...] | list[str], module: str, names: tuple[str, ...]
+) -> Iterator[str]:
     """The files that `import module` or `from module import names` may read."""
     for folder in dict.fromkeys(folders):
         base = os.path.join(folder, *module.split(".")) if module else folder

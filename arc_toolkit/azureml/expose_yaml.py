@@ -17,11 +17,11 @@ from arc_toolkit.azureml.documents import FILE_STYLE, Parameter, Target, parse
 from arc_toolkit.azureml.kinds import Family, Role, Slot
 from arc_toolkit.azureml.place import EXPOSE
 from arc_toolkit.azureml.plan import parameter_names
-from arc_toolkit.edit.edits import Refused, Unreadable
-from arc_toolkit.edit.yaml_editor import Editor, Path
-from arc_toolkit.edit.yaml_nodes import Node, compose, construct, get, pairs, text_of
-from arc_toolkit.edit.yaml_proof import holds, same
-from arc_toolkit.edit.yaml_writer import file_text
+from arc_toolkit.edit.files.edits import Refused, Unreadable
+from arc_toolkit.edit.yaml.editor import Editor, KeyPath
+from arc_toolkit.edit.yaml.nodes import YamlNode, compose, construct, get, pairs, text_of
+from arc_toolkit.edit.yaml.proof import holds, same
+from arc_toolkit.edit.yaml.writer import file_text
 
 if TYPE_CHECKING:
     from arc_toolkit.azureml.yaml_engine import YamlPlan
@@ -56,7 +56,11 @@ def parameter_name(plan: YamlPlan, pipeline: Target, slot: Slot) -> str:
 
 
 def _steps(pipeline: Target, targets: Iterable[Target]) -> dict[str, Target]:
-    return {step.name: step for step in targets if step.kind.role == Role.STEP and step.parent is pipeline}
+    return {
+        step.name: step
+        for step in targets
+        if step.kind.role == Role.STEP and step.parent is pipeline
+    }
 
 
 def _is_free(
@@ -75,9 +79,13 @@ def _is_free(
     literal = value.get("default", value.get("value")) if isinstance(value, dict) else value
     kind = value.get("type") if isinstance(value, dict) else None
     is_count = slot == Slot.INSTANCE_COUNT
-    if kind not in (None, "integer" if is_count else "string") or (isinstance(value, dict) and "enum" in value):
+    if kind not in (None, "integer" if is_count else "string") or (
+        isinstance(value, dict) and "enum" in value
+    ):
         return False
-    if literal is not None and (isinstance(literal, bool) or not isinstance(literal, int if is_count else str)):
+    if literal is not None and (
+        isinstance(literal, bool) or not isinstance(literal, int if is_count else str)
+    ):
         return False
     text = f"${{{{parent.inputs.{name}}}}}"
     if pipeline not in plan.bindings:  # both slots ask
@@ -87,22 +95,30 @@ def _is_free(
     return all(_is_for(plan, steps, slot, path, depth) for path in places)
 
 
-def _is_for(plan: YamlPlan, steps: Mapping[str, Target], slot: Slot, path: Path, depth: int) -> bool:
+def _is_for(
+    plan: YamlPlan, steps: Mapping[str, Target], slot: Slot, path: KeyPath, depth: int
+) -> bool:
     """Whether a place below `jobs` takes the value of a slot; an inner pipeline may take it as its own input."""
     if path[1:] in (slot.path, slot.path[1:]):
         return True
     step = steps.get(str(path[0])) if path[1:-1] == ("inputs",) else None
-    if step is None or step.kind.family != Family.PIPELINE or str(path[-1]) not in parameter_names(slot):
+    if (
+        step is None
+        or step.kind.family != Family.PIPELINE
+        or str(path[-1]) not in parameter_names(slot)
+    ):
         return False
     inner = plan.library.referenced(step) if depth < _DEEPEST else None
     if inner is None:
         return True
-    return _is_free(plan, inner.root, slot, str(path[-1]), _steps(inner.root, inner.targets), depth + 1)
+    return _is_free(
+        plan, inner.root, slot, str(path[-1]), _steps(inner.root, inner.targets), depth + 1
+    )
 
 
-def _bindings(node: Node | None, path: Path = ()) -> Iterator[tuple[Path, str]]:
+def _bindings(node: YamlNode | None, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
     """The paths and the text of the scalars that have a binding to an input in them."""
-    below: Iterable[tuple[str | int, Node]] = ()
+    below: Iterable[tuple[str | int, YamlNode]] = ()
     if isinstance(node, yaml.SequenceNode):
         below = enumerate(node.value)
     elif isinstance(node, yaml.MappingNode):
@@ -129,9 +145,13 @@ def pass_on(plan: YamlPlan, outer: Target, step: Target) -> None:
             continue
         asked = getattr(plan.settings, slot.path[-1]) if plan.settings.wants(slot.rule) else None
         inner = step.text(*path) or default
-        declared = plan.planned(outer, "inputs", own) or plan.planned(outer, "inputs", own, "default")
+        declared = plan.planned(outer, "inputs", own) or plan.planned(
+            outer, "inputs", own, "default"
+        )
         if asked is None and not is_passed and declared not in (None, inner):
-            reason = f"the defaults differ ({inner}, and {declared} of the parameter): use --{slot.rule}"
+            reason = (
+                f"the defaults differ ({inner}, and {declared} of the parameter): use --{slot.rule}"
+            )
             message = f"{name} is not passed on to {step.shown}"
             plan.add_finding(EXPOSE, "warning", message, step.place_of(path), reason=reason)
             continue
@@ -203,19 +223,21 @@ def move_to_component(plan: YamlPlan, step: Target) -> bool:
         plan.refusals.append(problem)
     if problem is not None or head is None:
         message = f"instance_count of step `{step.name}` is not exposed"
-        reason = (
-            f"an inline command step cannot bind its count, and moving it to a component file fails: {problem}"
-        )
+        reason = f"an inline command step cannot bind its count, and moving it to a component file fails: {problem}"
         plan.add_finding(EXPOSE, "warning", message, step.at, reason=reason)
         return False
     path = os.path.join(os.path.dirname(plan.path), file)
-    plan.new_files.append((path, _file(head, {key: step.get(key) for key in moved}, taken).encode()))
+    plan.new_files.append(
+        (path, _file(head, {key: step.get(key) for key in moved}, taken).encode())
+    )
     reason = "an inline command step cannot bind its instance_count"
-    plan.add_finding(EXPOSE, "note", f"step `{step.name}` moves to {file}", step.at, reason=reason, applied=True)
+    plan.add_finding(
+        EXPOSE, "note", f"step `{step.name}` moves to {file}", step.at, reason=reason, applied=True
+    )
     return True
 
 
-def _file(head: dict[str, Any], body: dict[str, Node | None], taken: dict[str, str]) -> str:
+def _file(head: dict[str, Any], body: dict[str, YamlNode | None], taken: dict[str, str]) -> str:
     """The component: what is moved is written as its author wrote it, with its comments, if that can stand alone."""
     text = file_text(head, FILE_STYLE) + "".join(taken.values())
     try:
@@ -227,23 +249,35 @@ def _file(head: dict[str, Any], body: dict[str, Node | None], taken: dict[str, s
     return file_text({**head, **{key: construct(node) for key, node in body.items()}}, FILE_STYLE)
 
 
-def _means(documents: tuple[Node | None, ...], head: dict[str, Any], body: dict[str, Node | None]) -> bool:
+def _means(
+    documents: tuple[YamlNode | None, ...], head: dict[str, Any], body: dict[str, YamlNode | None]
+) -> bool:
     """Whether a text has these values, and what these nodes of another text mean, and nothing else."""
     root = documents[0] if len(documents) == 1 else None
     own = root.value if isinstance(root, yaml.MappingNode) else []
     return [key.value for key, _ in own] == [*head, *body] and all(
-        same(body[key.value], node, None, set()) if key.value in body else holds(node, head[key.value])
+        same(body[key.value], node, None, set())
+        if key.value in body
+        else holds(node, head[key.value])
         for key, node in own
     )
 
 
 def _head(plan: YamlPlan, step: Target, name: str) -> dict[str, Any] | None:
     """What a component has and an inline job has not; None where it is not known."""
-    inputs = {key: _input(plan, step, construct(node)) for key, (_, node) in pairs(step.get("inputs")).items()}
-    outputs = {key: _output(step, construct(node)) for key, (_, node) in pairs(step.get("outputs")).items()}
+    inputs = {
+        key: _input(plan, step, construct(node))
+        for key, (_, node) in pairs(step.get("inputs")).items()
+    }
+    outputs = {
+        key: _output(step, construct(node)) for key, (_, node) in pairs(step.get("outputs")).items()
+    }
     if None in inputs.values() or step.text("command") is None:
         return None
-    asked = {"instance_type": plan.settings.instance_type, "instance_count": plan.settings.instance_count}
+    asked = {
+        "instance_type": plan.settings.instance_type,
+        "instance_count": plan.settings.instance_count,
+    }
     sections = {
         "inputs": inputs,
         "outputs": outputs,
@@ -317,6 +351,12 @@ def _of_step(
 
 def _output(step: Target, value: Any) -> dict[str, Any]:
     """The component's output: its own type, that of the pipeline's output which it is bound to, or a folder."""
-    if isinstance(value, str) and step.parent is not None and (match := _PARENT.fullmatch(value.strip())):
+    if (
+        isinstance(value, str)
+        and step.parent is not None
+        and (match := _PARENT.fullmatch(value.strip()))
+    ):
         value = construct(step.parent.get(match[1], match[2]))
-    return {"type": str(value.get("type", "uri_folder"))} if isinstance(value, dict) else dict(_FOLDER)
+    return (
+        {"type": str(value.get("type", "uri_folder"))} if isinstance(value, dict) else dict(_FOLDER)
+    )

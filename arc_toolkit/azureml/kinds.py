@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum
 from functools import cached_property, lru_cache
 
-from arc_toolkit.edit.yaml_nodes import Node, get, pairs, text_of
+from arc_toolkit.edit.yaml.nodes import YamlNode, get, pairs, text_of
 
 
 class Family(StrEnum):
@@ -116,7 +116,10 @@ KINDS: Mapping[tuple[Family, Role], TargetKind] = {
         TargetKind(Family.PARALLEL, Role.COMPONENT, _RESOURCES, _DROPS),
         TargetKind(Family.PARALLEL, Role.STEP, _ALL),
         TargetKind(
-            Family.SWEEP, Role.JOB, _RESOURCES | _COMPUTE, "a sweep job has its environment variables in its trial"
+            Family.SWEEP,
+            Role.JOB,
+            _RESOURCES | _COMPUTE,
+            "a sweep job has its environment variables in its trial",
         ),
         TargetKind(Family.SWEEP, Role.TRIAL, _RESOURCES | _VARIABLES),
         TargetKind(Family.SWEEP, Role.STEP, _RESOURCES | _COMPUTE, _LOSES),
@@ -124,7 +127,12 @@ KINDS: Mapping[tuple[Family, Role], TargetKind] = {
         TargetKind(Family.SWEEP, Role.STEP_TRIAL, _RESOURCES, _LOSES),
         TargetKind(Family.AUTOML, Role.JOB, _ALL),
         TargetKind(Family.AUTOML, Role.STEP, _ALL),
-        TargetKind(Family.AUTOML, Role.COMPONENT, _NONE, "an AutoML component has no resources: its step has"),
+        TargetKind(
+            Family.AUTOML,
+            Role.COMPONENT,
+            _NONE,
+            "an AutoML component has no resources: its step has",
+        ),
         TargetKind(Family.PIPELINE, Role.JOB, _COMPUTE, _PIPELINE),
         TargetKind(Family.PIPELINE, Role.COMPONENT, _NONE, _PIPELINE),
         TargetKind(Family.PIPELINE, Role.STEP, _NONE, _PIPELINE),
@@ -164,7 +172,9 @@ _NO_TYPES = (Family.DISTRIBUTED, Family.CONTROL, Family.OTHER)
 _V2_TYPES = {str(family): family for family in Family if family not in _NO_TYPES}
 _V1_SCHEMA = re.compile(r"componentsdk\.|azureml/sdk-(?:1-5|2-0)/")
 _SCHEMA_NAME = re.compile(r"([A-Za-z]+?)(job|component)?(?:\.schema)?\.json$", re.IGNORECASE)
-_DEPLOYMENT = re.compile(r"([A-Za-z]*(?:Deployment|Endpoint|Schedule))(?:\.schema)?\.json$", re.IGNORECASE)
+_DEPLOYMENT = re.compile(
+    r"([A-Za-z]*(?:Deployment|Endpoint|Schedule))(?:\.schema)?\.json$", re.IGNORECASE
+)
 # Keys that only a job has; a component that has one by mistake is recognised by its schema all the same.
 _JOB_KEYS = ("compute", "experiment_name", "settings", "services", "queue_settings")
 _COMPONENT_KEYS = ("name", "version", "is_deterministic")
@@ -179,7 +189,9 @@ _HINT = r"""
     | ["']?apiVersion["']?[ \t]*:[ \t]*["']?amlarc\.
     | [^\S\n]*\{                                   # all in braces, as in JSON
 """
-_FIRST_HINT = re.compile(rf"{_HINT} | (?:[ \t]*(?:\#[^\n]*)?\r?\n)*[ \t]+[^\s#]  # all of it indented", re.VERBOSE)
+_FIRST_HINT = re.compile(
+    rf"{_HINT} | (?:[ \t]*(?:\#[^\n]*)?\r?\n)*[ \t]+[^\s#]  # all of it indented", re.VERBOSE
+)
 # `re` looks for the newline first: `^` instead of it takes five times as long.
 _LATER_HINT = re.compile(rf"\n(?:{_HINT})", re.VERBOSE)
 
@@ -189,7 +201,7 @@ def has_hint(text: str) -> bool:
     return _FIRST_HINT.match(text) is not None or _LATER_HINT.search(text) is not None
 
 
-def recognise(root: Node, is_used: bool = False) -> tuple[TargetKind | None, str]:
+def recognise(root: YamlNode, is_used: bool = False) -> tuple[TargetKind | None, str]:
     """The kind of a document, by `type`, then `$schema`, then shape.
 
     `is_used` says that a step names the file, which makes it a component where nothing else says what it is.
@@ -198,7 +210,9 @@ def recognise(root: Node, is_used: bool = False) -> tuple[TargetKind | None, str
     own = pairs(root)
     declared = (text_of(own["type"][1]) if "type" in own else None) or ""
     schema = (text_of(own["$schema"][1]) if "$schema" in own else None) or ""
-    if other := _deployment(schema):  # `pipelineComponentBatchDeployment` has `type: pipeline`, and no jobs
+    if other := _deployment(
+        schema
+    ):  # `pipelineComponentBatchDeployment` has `type: pipeline`, and no jobs
         return None, f"an AzureML document ({other}), not a job"
     name = declared.partition("@")[0]
     if family := _SPECS.get(name.lower()):
@@ -255,17 +269,29 @@ def asset_schema(schema: str) -> str:
     return match[1] if match else ""
 
 
-def _by_type(family: Family, schema: str, own: Mapping[str, object], is_used: bool) -> TargetKind | None:
+def _by_type(
+    family: Family, schema: str, own: Mapping[str, object], is_used: bool
+) -> TargetKind | None:
     has_component_keys = any(key in own for key in _COMPONENT_KEYS[1:])
-    if family == Family.SPARK and _V1_SCHEMA.search(schema):  # of v1.5: the same `type`, and keys of its own
+    if family == Family.SPARK and _V1_SCHEMA.search(
+        schema
+    ):  # of v1.5: the same `type`, and keys of its own
         has_job_keys = any(key in own for key in (*_JOB_KEYS, "resources"))
         is_job = "job" in schema.lower() or (has_job_keys and not has_component_keys)
         return KINDS[Family.SPARK, Role.JOB] if is_job else KINDS[Family.OTHER, Role.SPEC]
-    role = Role.COMPONENT if "component" in schema.lower() else Role.JOB if "job" in schema.lower() else None
+    role = (
+        Role.COMPONENT
+        if "component" in schema.lower()
+        else Role.JOB
+        if "job" in schema.lower()
+        else None
+    )
     if role == Role.JOB and schema_family(schema) not in (None, family) and has_component_keys:
         role = None  # the `$schema` of something else says nothing
     # A step uses it, whatever its `$schema` says, unless it is a job in all else.
-    if is_used and (has_component_keys or not (role == Role.JOB and any(key in own for key in _JOB_KEYS))):
+    if is_used and (
+        has_component_keys or not (role == Role.JOB and any(key in own for key in _JOB_KEYS))
+    ):
         role = Role.COMPONENT
     if family in (Family.SWEEP, Family.FINETUNING):
         role = Role.JOB
@@ -297,18 +323,25 @@ def _by_schema(schema: str) -> tuple[TargetKind | None, str]:
     if role and name in _V2_TYPES and (kind := KINDS.get((_V2_TYPES[name], Role(role)))):
         return kind, ""
     if "azureml" in schema.lower():
-        return None, f"an AzureML document ({match[0].removesuffix('.json').removesuffix('.schema')}), not a job"
+        return (
+            None,
+            f"an AzureML document ({match[0].removesuffix('.json').removesuffix('.schema')}), not a job",
+        )
     return None, ""
 
 
-def _by_shape(own: Mapping[str, tuple[Node, Node]], declared: str, is_used: bool) -> TargetKind | None:
+def _by_shape(
+    own: Mapping[str, tuple[YamlNode, YamlNode]], declared: str, is_used: bool
+) -> TargetKind | None:
     if declared:
         return None
     if is_used and _is_command(own):
         return KINDS[Family.COMMAND, Role.COMPONENT]
     if "jobs" in own and "on" not in own:
         steps = [pairs(step) for _, step in pairs(own["jobs"][1]).values()]
-        if steps and any("component" in step or "trial" in step or _is_command(step) for step in steps):
+        if steps and any(
+            "component" in step or "trial" in step or _is_command(step) for step in steps
+        ):
             return KINDS[Family.PIPELINE, Role.JOB]
     if {"trial", "search_space", "objective"} <= own.keys():
         return KINDS[Family.SWEEP, Role.JOB]
@@ -317,16 +350,20 @@ def _by_shape(own: Mapping[str, tuple[Node, Node]], declared: str, is_used: bool
     return None
 
 
-def _is_command(own: Mapping[str, tuple[Node, Node]]) -> bool:
+def _is_command(own: Mapping[str, tuple[YamlNode, YamlNode]]) -> bool:
     return "command" in own and "environment" in own and "runs-on" not in own
 
 
-def step_kind(own: Mapping[str, tuple[Node, Node]], step: Node, referenced: TargetKind | None) -> TargetKind:
+def step_kind(
+    own: Mapping[str, tuple[YamlNode, YamlNode]], step: YamlNode, referenced: TargetKind | None
+) -> TargetKind:
     """The kind of a pipeline's step; `referenced` is the kind of the component file it names, where it is known."""
     declared = text_of(own["type"][1] if "type" in own else get(step, "type")) or ""
     if not declared:
         shapes = (family for key, family in _STEP_SHAPES if get(step, key) is not None)
-        component = referenced.family if referenced is not None else text_of(get(step, "component", "type"))
+        component = (
+            referenced.family if referenced is not None else text_of(get(step, "component", "type"))
+        )
         # azure-ai-ml takes a step without `type` for a command.
         declared = next(shapes, None) or component or "command"
     declared = declared.lower()  # the type of a step may have capitals, that of a file may not

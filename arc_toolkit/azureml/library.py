@@ -24,9 +24,9 @@ from arc_toolkit.azureml.evidence import EvidenceReader
 from arc_toolkit.azureml.kinds import Family, Role, Slot, TargetKind
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.threads import FrameworkEvidence
-from arc_toolkit.edit.discover import CODE_ENDINGS
-from arc_toolkit.edit.edits import Unreadable
-from arc_toolkit.edit.yaml_nodes import MAX_BYTES
+from arc_toolkit.edit.files.discover import CODE_ENDINGS
+from arc_toolkit.edit.files.edits import Unreadable
+from arc_toolkit.edit.yaml.nodes import MAX_BYTES
 from arc_toolkit.findings import FileResult
 
 Read = Callable[[str], bytes]
@@ -35,7 +35,13 @@ _KEPT_FILES = 32
 
 # One expression per key, each with its word in front, which is what `re` looks for first.
 _YAML_USES = tuple(
-    (how, re.compile(rb"""%s(?<![\w.]%s)["']?[ \t]*:[ \t]*["']?([^\s"'#{},]+)""" % (how.encode(), how.encode())))
+    (
+        how,
+        re.compile(
+            rb"""%s(?<![\w.]%s)["']?[ \t]*:[ \t]*["']?([^\s"'#{},]+)"""
+            % (how.encode(), how.encode())
+        ),
+    )
     for how in ("component", "trial")
 )
 # The name and the version of a component file: plain keys at the start of a line.
@@ -48,7 +54,9 @@ _QUOTED = re.compile(rb"""["']([\w. /-]+)\\?["']""")
 # A file name that is put together while the code runs: f"{name}.yml", name + ".yml", glob("*.yml").
 _MADE_NAME = re.compile(rb"""[}*"']\.ya?ml\\?["']|%s[\w.-]*\.ya?ml""")
 # A component of the workspace that code asks for by its name.
-_PYTHON_CALL = re.compile(rb"(?:components?\.get|load_component|Component\.load)\s*\(([^()]{1,300})")
+_PYTHON_CALL = re.compile(
+    rb"(?:components?\.get|load_component|Component\.load)\s*\(([^()]{1,300})"
+)
 _PYTHON_NAME = re.compile(rb"""["']((?:azureml:)?[\w.-]+(?::[\w.-]+)?)\\?["']""")
 # azureml:train:1, azureml:train@latest, azureml://registries/r/components/train/versions/1
 _REGISTERED = re.compile(
@@ -104,7 +112,12 @@ class Library:
         self._given[full_path(path)] = path
         if not path.endswith(CODE_ENDINGS):
             self._note_yaml(path, data)
-        elif b"load_component" in data or b"from_yaml" in data or b"Component" in data or b"components" in data:
+        elif (
+            b"load_component" in data
+            or b"from_yaml" in data
+            or b"Component" in data
+            or b"components" in data
+        ):
             self._note_python(path, data)
 
     def _note_yaml(self, path: str, data: bytes) -> None:
@@ -114,7 +127,9 @@ class Library:
                     continue  # in a comment
                 written = _text(match[1])
                 if registered := _REGISTERED.fullmatch(written):
-                    self._named_uses.setdefault(registered[1], set()).add((how, registered[2] or ""))
+                    self._named_uses.setdefault(registered[1], set()).add(
+                        (how, registered[2] or "")
+                    )
                     self._users.setdefault(registered[1], []).append(path)
                 elif reference := local_reference(written, path):
                     self._uses.setdefault(reference, set()).add(how)
@@ -130,8 +145,14 @@ class Library:
             self._open_folders.add(os.path.dirname(folder_of(path)) + os.sep)
         if has_files:
             for match in _PYTHON_FILE.finditer(data):
-                parts_before = _JOINED.search(data, max(0, match.start() - _JOINED_BYTES), match.start())
-                joined = [_text(part) for part in _QUOTED.findall(parts_before[0])] if parts_before else []
+                parts_before = _JOINED.search(
+                    data, max(0, match.start() - _JOINED_BYTES), match.start()
+                )
+                joined = (
+                    [_text(part) for part in _QUOTED.findall(parts_before[0])]
+                    if parts_before
+                    else []
+                )
                 before, last = _text(match[1]), _text(match[2])
                 if reference := local_reference(before + last, path):
                     self._uses.setdefault(reference, set()).add("python")
@@ -139,7 +160,9 @@ class Library:
                 parts = [part for part in whole if part not in ("", ".", "..")]
                 # `{folder}/train.yml`: what a variable stands for is not known.
                 known = next((at for at in range(len(parts), 0, -1) if "{" in parts[at - 1]), 0)
-                self._python_files.setdefault(last, []).append((tuple(parts[known:]), folder_of(path)))
+                self._python_files.setdefault(last, []).append(
+                    (tuple(parts[known:]), folder_of(path))
+                )
         for call in _PYTHON_CALL.finditer(data):
             for match in _PYTHON_NAME.finditer(call[1]):
                 name, _, version = _text(match[1]).removeprefix("azureml:").partition(":")
@@ -160,7 +183,9 @@ class Library:
         name, version = self._names.get(full, ("", ""))
         named = self._named_uses.get(name, ())
         if named:
-            uses = uses.union(how if _fits(asked, version) else "another version" for how, asked in named)
+            uses = uses.union(
+                how if _fits(asked, version) else "another version" for how, asked in named
+            )
         if not uses and self._python_files:
             *before, last = full.split(os.sep)
             for parts, folder in self._python_files.get(last, ()):

@@ -14,8 +14,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from arc_toolkit.azureml.documents import RESOURCE_KEYS, Parameter, Setting, State, Target, is_bound
 from arc_toolkit.azureml.kinds import Family, Role, Slot
 from arc_toolkit.azureml.plan import Plan
-from arc_toolkit.edit.yaml_editor import Path
-from arc_toolkit.edit.yaml_nodes import INT, get, pairs, text_of
+from arc_toolkit.edit.yaml.editor import KeyPath
+from arc_toolkit.edit.yaml.nodes import INT, get, pairs, text_of
 from arc_toolkit.findings import Severity
 
 DEFAULT_COMPUTE = ("settings", "default_compute")
@@ -58,8 +58,12 @@ def place(plan: Plan, target: Target, settings: Sequence[Setting]) -> list[Setti
                 plan.add_finding(rule, "note", _not_changed(target, setting), at, reason=reason)
             case State.OPAQUE:
                 reason = target.opaque_reason(setting.path)
-                plan.add_finding(rule, "warning", _not_changed(target, setting), target.at, reason=reason)
-    return plan.write(target, [*different, *_repeated(plan, target, different)]) if different else []
+                plan.add_finding(
+                    rule, "warning", _not_changed(target, setting), target.at, reason=reason
+                )
+    return (
+        plan.write(target, [*different, *_repeated(plan, target, different)]) if different else []
+    )
 
 
 def _repeated(plan: Plan, target: Target, settings: Sequence[Setting]) -> list[Setting]:
@@ -88,12 +92,17 @@ def _not_changed(target: Target, setting: Setting) -> str:
 
 
 def _asked(plan: Plan) -> dict[Slot, str | int | None]:
-    return {Slot.INSTANCE_TYPE: plan.settings.instance_type, Slot.INSTANCE_COUNT: plan.settings.instance_count}
+    return {
+        Slot.INSTANCE_TYPE: plan.settings.instance_type,
+        Slot.INSTANCE_COUNT: plan.settings.instance_count,
+    }
 
 
 def place_resources(plan: Plan, exposed: Collection[tuple[Target, Slot]] = ()) -> None:
     """Instance type and count, except what is bound to an input of the pipeline."""
-    asked = [Setting(slot.rule, slot, value) for slot, value in _asked(plan).items() if value is not None]
+    asked = [
+        Setting(slot.rule, slot, value) for slot, value in _asked(plan).items() if value is not None
+    ]
     for target in plan.targets() if asked else ():
         if target.kind.family == Family.PIPELINE:
             report_other_file(plan, target, asked[0].rule)
@@ -103,7 +112,9 @@ def place_resources(plan: Plan, exposed: Collection[tuple[Target, Slot]] = ()) -
             continue  # written in place inside of a step, which overrides it
         if plan.leaves_to_parameters(target):
             continue
-        settings = [setting.on(target) for setting in asked if (target, setting.slot) not in exposed]
+        settings = [
+            setting.on(target) for setting in asked if (target, setting.slot) not in exposed
+        ]
         if any(setting.slot is Slot.INSTANCE_COUNT for setting in settings):
             settings += _follow_count(plan, target)
         place(plan, target, settings)
@@ -121,7 +132,9 @@ def report_other_file(plan: Plan, target: Target, rule: str) -> None:
         if plan.library.is_given(target.reference):
             return
         reason = f"its steps are in {written}: give that file too"
-    plan.add_finding(rule, "warning", f"not set on the steps of {target.shown}", target.at, reason=reason)
+    plan.add_finding(
+        rule, "warning", f"not set on the steps of {target.shown}", target.at, reason=reason
+    )
 
 
 # Arguments that say on how many nodes a program runs: of torchrun, LightGBM, Lightning, Accelerate.
@@ -149,11 +162,19 @@ def _follow_count(plan: Plan, target: Target) -> list[Setting]:
     for argument in nodes:
         message = f"the command of {target.shown} has {argument}"
         at_command = target.place_of(("command",))
-        plan.add_finding(rule, "warning", message, at_command, reason=f"the argument {follows}: change it by hand")
+        plan.add_finding(
+            rule,
+            "warning",
+            message,
+            at_command,
+            reason=f"the argument {follows}: change it by hand",
+        )
     if is_above:
         message = f"max_instance_count of {target.shown} is {most}"
         at_most = target.place_of(("resources", "max_instance_count"))
-        plan.add_finding(rule, "warning", message, at_most, reason=f"the maximum {follows}: change it by hand")
+        plan.add_finding(
+            rule, "warning", message, at_most, reason=f"the maximum {follows}: change it by hand"
+        )
     if workers in (None, str(count)):
         return []
     # Of TensorFlow; Microsoft Learn: the default of worker_count is the number of instances.
@@ -189,7 +210,12 @@ def _other_nodes(plan: Plan, target: Target, count: str) -> list[str]:
     arguments = []
     for match in _NODES.finditer(command):
         number = plan.resolved(target, match[1])
-        if number is not None and number.isdigit() and number != count and (is_own or "${{" in match[1]):
+        if (
+            number is not None
+            and number.isdigit()
+            and number != count
+            and (is_own or "${{" in match[1])
+        ):
             shown = f" ({number})" if "${{" in match[1] else ""
             arguments.append(match[0] + shown)
     return arguments
@@ -198,7 +224,9 @@ def _other_nodes(plan: Plan, target: Target, count: str) -> list[str]:
 def _count_before(plan: Plan, target: Target) -> str:
     """The count that a target has without this run."""
     holders = (target, target.parent) if target.kind.role.is_trial else (target,)
-    counts = [holder.text(*holder.path_of(Slot.INSTANCE_COUNT.path)) for holder in holders if holder]
+    counts = [
+        holder.text(*holder.path_of(Slot.INSTANCE_COUNT.path)) for holder in holders if holder
+    ]
     counts.append(text_of(get(plan.replaced_resources(target), "instance_count")))
     return next((count for count in counts if count is not None), "1")
 
@@ -220,7 +248,7 @@ def place_compute(plan: Plan) -> None:
         own = target.owns(("compute",))
         if plan.unsupported(target, Slot.COMPUTE) is not None and not (own and _is_unknown(target)):
             continue
-        paths: list[Path] = [("compute",)] if own else []
+        paths: list[KeyPath] = [("compute",)] if own else []
         if target.kind.family == Family.PIPELINE:
             steps = steps_of.get(id(target), [])
             running = [step for step in _leaves(plan, steps) if step.kind.family not in _ELSEWHERE]
@@ -238,10 +266,16 @@ def place_compute(plan: Plan) -> None:
 def _leaves(plan: Plan, steps: Iterable[Target], depth: int = 0) -> Iterator[Target]:
     """The steps of a pipeline, with those of the pipelines that it uses in place of these, if they can be read."""
     for step in steps:
-        document = plan.library.referenced(step) if step.kind.family == Family.PIPELINE and depth < 9 else None
+        document = (
+            plan.library.referenced(step)
+            if step.kind.family == Family.PIPELINE and depth < 9
+            else None
+        )
         if document is not None and any(document.steps):
             yield from _leaves(
-                plan, (inner for inner in document.steps if inner.parent is document.root), depth + 1
+                plan,
+                (inner for inner in document.steps if inner.parent is document.root),
+                depth + 1,
             )
         else:
             yield step
@@ -292,11 +326,18 @@ def _binds(plan: Plan, step: Target, setting: Setting) -> bool:
         return True  # to this input, or to another, which `place` reports
     if not plan.bind(step, setting.slot):
         return False
-    if setting.slot == Slot.INSTANCE_COUNT and step.text("distribution", "worker_count") is not None:
+    if (
+        setting.slot == Slot.INSTANCE_COUNT
+        and step.text("distribution", "worker_count") is not None
+    ):
         message = f"worker_count of {step.shown} does not follow the parameter"
         reason = "without it, TensorFlow has one worker per instance: remove it"
         plan.add_finding(
-            EXPOSE, "warning", message, step.place_of(("distribution", "worker_count")), reason=reason
+            EXPOSE,
+            "warning",
+            message,
+            step.place_of(("distribution", "worker_count")),
+            reason=reason,
         )
     return True
 
@@ -309,7 +350,11 @@ def _default(plan: Plan, pipeline: Target, steps: list[Target], slot: Slot) -> s
     """The default of the new input, without a change to what the steps get; None after a finding that says why."""
     name = plan.parameter(pipeline, slot)
     binding = _binding(plan, pipeline, slot)
-    unbound = [step for step in steps if step.state(binding) not in (State.BOUND, State.OPAQUE, State.EQUAL)]
+    unbound = [
+        step
+        for step in steps
+        if step.state(binding) not in (State.BOUND, State.OPAQUE, State.EQUAL)
+    ]
     values = {plan.effective(step, *slot.path) for step in unbound}
     known = sorted(value for value in values if value is not None)
     declared = plan.declared_default(pipeline, name)
@@ -319,7 +364,9 @@ def _default(plan: Plan, pipeline: Target, steps: list[Target], slot: Slot) -> s
         shown = ", ".join(known) + (" and none" if None in values else "")
         reason = f"its steps differ ({shown}): {option} to use one value for all"
     elif known and declared is not None and known[0] != declared:
-        reason = f"its steps have {known[0]}, and the default of the parameter is {declared!r}: {option}"
+        reason = (
+            f"its steps have {known[0]}, and the default of the parameter is {declared!r}: {option}"
+        )
     elif not known and declared is None and slot == Slot.INSTANCE_TYPE:
         reason = f"no step says which: {option}"
     if reason:

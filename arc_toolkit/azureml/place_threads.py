@@ -26,7 +26,7 @@ from arc_toolkit.azureml.threads import (
     launched_processes,
     merge_prestep,
 )
-from arc_toolkit.edit.yaml_nodes import get, text_of
+from arc_toolkit.edit.yaml.nodes import get, text_of
 
 if TYPE_CHECKING:
     from arc_toolkit.azureml.yaml_engine import YamlPlan
@@ -44,12 +44,15 @@ def place_threads(plan: Plan) -> None:
             report_other_file(plan, target, THREADS)
         if plan.unsupported(target, Slot.VARIABLES) is None:
             _on_variables(plan, target)
-        elif kind is KINDS[Family.SWEEP, Role.STEP] and (target.reference or plan.language == "python"):
+        elif kind is KINDS[Family.SWEEP, Role.STEP] and (
+            target.reference or plan.language == "python"
+        ):
             _on_sweep_step(plan, target)
         elif plan.language == "python":
             continue
         elif kind.role == Role.STEP_TRIAL or (
-            kind is KINDS[Family.COMMAND, Role.COMPONENT] and "trial" in plan.library.uses(plan.path)
+            kind is KINDS[Family.COMMAND, Role.COMPONENT]
+            and "trial" in plan.library.uses(plan.path)
         ):
             _on_command(cast("YamlPlan", plan), target)
         elif kind.role == Role.COMPONENT and kind.resources and target.parent is None:
@@ -74,15 +77,22 @@ def decide_for(
     types = plan.possible_values(target, written_type)
     # What is bound stays so, unless the run exposes its own value.
     is_given = settings.expose_parameters or not is_bound(written_type)
-    if len(types) > 1 and instance_type is None and len({cores_of(name, settings)[0] for name in types}) > 1:
-        reason = f"the pipelines that use it pass different instance types ({', '.join(sorted(types))})"
+    if (
+        len(types) > 1
+        and instance_type is None
+        and len({cores_of(name, settings)[0] for name in types}) > 1
+    ):
+        reason = (
+            f"the pipelines that use it pass different instance types ({', '.join(sorted(types))})"
+        )
         return Decision("cannot", reason=f"{reason}: use --instance-type or --cores")
     processes, written = _processes(plan, target)
     number = int(processes) if processes is not None and processes.isdigit() else None
     decision = decide(
         settings,
         evidence,
-        instance_type=instance_type or next(iter(sorted(types)), settings.instance_type if is_given else None),
+        instance_type=instance_type
+        or next(iter(sorted(types)), settings.instance_type if is_given else None),
         parallel=target.kind.family == Family.PARALLEL,
         processes=number,
         windows=_is_windows(plan, target),
@@ -90,7 +100,9 @@ def decide_for(
     )
     if decision.how in ("prestep", "literal") and written and number is None:
         return Decision(
-            "cannot", decision.names, reason=f"its processes per node are {written}, which is not a literal"
+            "cannot",
+            decision.names,
+            reason=f"its processes per node are {written}, which is not a literal",
         )
     return decision
 
@@ -128,7 +140,9 @@ def _is_windows(plan: Plan, target: Target) -> bool:
 
 
 def not_set(plan: Plan, target: Target, reason: str) -> None:
-    plan.add_finding(THREADS, "warning", f"threads are not set on {target.shown}", target.at, reason=reason)
+    plan.add_finding(
+        THREADS, "warning", f"threads are not set on {target.shown}", target.at, reason=reason
+    )
 
 
 def _done(plan: Plan, target: Target, message: str, reason: str) -> None:
@@ -143,7 +157,9 @@ def _on_variables(plan: Plan, target: Target) -> None:
         return
     if target.kind is KINDS[Family.PARALLEL, Role.SPEC]:
         reason = f"{decision.reason}; but the processes per node of a v1.5 ParallelComponent are run settings"
-        plan.add_finding(THREADS, "note", "threads are not set in this spec", target.at, reason=reason)
+        plan.add_finding(
+            THREADS, "note", "threads are not set in this spec", target.at, reason=reason
+        )
         return
     if decision.how == "cannot":
         not_set(plan, target, decision.reason)
@@ -205,10 +221,16 @@ def _for_trial(plan: YamlPlan, target: Target) -> Decision:
     for file, sweep in plan.library.users(plan.path, Family.SWEEP) if target.parent is None else ():
         around = type(plan)(file, plan.library, plan.settings)
         place_resources(around)
-        decision = decide_for(plan, target, literal_only=True, instance_type=around.instance_type(sweep))
-        decisions.setdefault((decision.how, decision.number), (f"{sweep.shown} in {file.path}", decision))
+        decision = decide_for(
+            plan, target, literal_only=True, instance_type=around.instance_type(sweep)
+        )
+        decisions.setdefault(
+            (decision.how, decision.number), (f"{sweep.shown} in {file.path}", decision)
+        )
     if len(decisions) > 1:
-        shown = "; ".join(f"{where}: {item.number or item.reason}" for where, item in decisions.values())
+        shown = "; ".join(
+            f"{where}: {item.number or item.reason}" for where, item in decisions.values()
+        )
         return Decision("cannot", reason=f"the sweeps that use it need different numbers ({shown})")
     for _, decision in decisions.values():
         return decision
@@ -222,8 +244,12 @@ def _on_sweep_step(plan: Plan, target: Target) -> None:
         not_set(plan, target, f"{target.kind.why}: export them in the command of its trial")
     elif target.reference:
         trial = os.path.basename(target.reference)
-        reason = f"{target.kind.why}: the exports go before the command of {trial} (give that file too)"
-        plan.add_finding(THREADS, "note", f"no variables on {target.shown}", target.at, reason=reason)
+        reason = (
+            f"{target.kind.why}: the exports go before the command of {trial} (give that file too)"
+        )
+        plan.add_finding(
+            THREADS, "note", f"no variables on {target.shown}", target.at, reason=reason
+        )
 
 
 def _on_component(plan: Plan, target: Target) -> None:

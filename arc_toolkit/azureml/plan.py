@@ -17,10 +17,10 @@ from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.schema_keys import ForeignKey, foreign_keys
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.threads import FrameworkEvidence
-from arc_toolkit.edit.edits import Refused
-from arc_toolkit.edit.ignores import Ignores
-from arc_toolkit.edit.yaml_editor import Path
-from arc_toolkit.edit.yaml_nodes import Node, pairs, text_of
+from arc_toolkit.edit.files.edits import Refused
+from arc_toolkit.edit.files.ignores import Ignores
+from arc_toolkit.edit.yaml.editor import KeyPath
+from arc_toolkit.edit.yaml.nodes import YamlNode, pairs, text_of
 from arc_toolkit.findings import Finding, Fix, Language, Rule, Severity
 
 # `${{inputs.x}}`, and `${{parent.inputs.x}}` in a step.
@@ -46,7 +46,12 @@ class Plan(ABC):
     language: Language
 
     def __init__(
-        self, path: str, library: Library, settings: Settings, in_folder: bool = True, before: Plan | None = None
+        self,
+        path: str,
+        library: Library,
+        settings: Settings,
+        in_folder: bool = True,
+        before: Plan | None = None,
     ) -> None:
         self.path = path
         self.library = library
@@ -60,28 +65,32 @@ class Plan(ABC):
         self._foreign: list[ForeignKey] | None = None
         self.findings: list[Finding] = []
         self.new_files: list[tuple[str, bytes]] = []
-        self._planned: dict[Path, Any] = {}
+        self._planned: dict[KeyPath, Any] = {}
         # What rules know about the compute of a target, by its path.
-        self.computes: dict[Path, Any] = {}
+        self.computes: dict[KeyPath, Any] = {}
         # Whether a target has a value that was asked for.
         self.has_asked = False
         # By path, so that the second run of the same file (`before`) need not look again; unless a fix was made, which
         # may bring evidence: a misspelt `environment` names no framework until it is renamed.
-        is_same = before is not None and not any(item.fix and item.applied for item in before.findings)
-        self._evidence: dict[Path, tuple[FrameworkEvidence, ...]] = before._evidence if before and is_same else {}
+        is_same = before is not None and not any(
+            item.fix and item.applied for item in before.findings
+        )
+        self._evidence: dict[KeyPath, tuple[FrameworkEvidence, ...]] = (
+            before._evidence if before and is_same else {}
+        )
 
     # --- what each language does its own way -----------------------------------------------------------------
 
     @abstractmethod
-    def locate(self, at: Node) -> tuple[int, int, str]:
+    def locate(self, at: YamlNode) -> tuple[int, int, str]:
         """Line, column, and what comes before a message about this place."""
 
     @abstractmethod
-    def covers(self, rule: str, at: Node) -> bool:
+    def covers(self, rule: str, at: YamlNode) -> bool:
         """Whether an inline ignore keeps a rule or setting out of the line of a node."""
 
     @abstractmethod
-    def ignores(self) -> Iterator[tuple[Ignores, Callable[[int], Node]]]:
+    def ignores(self) -> Iterator[tuple[Ignores, Callable[[int], YamlNode]]]:
         """The inline ignores, each with a function from its lines to places."""
 
     @abstractmethod
@@ -128,7 +137,7 @@ class Plan(ABC):
         """Why a target does not take a setting; None where it does."""
         return None if slot in target.kind.slots else target.kind.why
 
-    def inherits(self, target: Target, path: Path) -> bool:
+    def inherits(self, target: Target, path: KeyPath) -> bool:
         """Whether a target gets a value by way of another target, which is given it."""
         return False
 
@@ -163,7 +172,7 @@ class Plan(ABC):
         rule: str,
         severity: Severity,
         message: str,
-        at: Node,
+        at: YamlNode,
         *,
         reason: str = "",
         fix: Fix | None = None,
@@ -173,14 +182,16 @@ class Plan(ABC):
         if self.settings.wants(rule) and not self.covers(rule, at):
             line, column, where = self.locate(at)
             self.findings.append(
-                Finding(rule, severity, where + message, self.path, line, column, reason, fix, applied)
+                Finding(
+                    rule, severity, where + message, self.path, line, column, reason, fix, applied
+                )
             )
 
     def report(
         self,
         rule: Rule,
         message: str,
-        at: Node,
+        at: YamlNode,
         *,
         reason: str = "",
         fix: Operation | None = None,
@@ -199,7 +210,9 @@ class Plan(ABC):
                 applied = applied or usable
             except Refused as refusal:
                 reason = f"{reason}; {refusal.reason}" if reason else refusal.reason
-        self.add_finding(rule.id, rule.severity, message, at, reason=reason, fix=change, applied=applied)
+        self.add_finding(
+            rule.id, rule.severity, message, at, reason=reason, fix=change, applied=applied
+        )
 
     # --- which targets ---------------------------------------------------------------------------------------
 
@@ -208,7 +221,9 @@ class Plan(ABC):
         settings = self.settings
         if not settings.wants(rule) or self.covers(rule, target.at):
             return False
-        if settings.kinds and not settings.kinds_of(target.kind.family, self.is_distributed(target)):
+        if settings.kinds and not settings.kinds_of(
+            target.kind.family, self.is_distributed(target)
+        ):
             return False
         if settings.steps:
             step = target if target.kind.role == Role.STEP else target.parent
@@ -223,10 +238,10 @@ class Plan(ABC):
         document = self.library.referenced(target)
         return document is not None and document.root.get("distribution") is not None
 
-    def ignored(self, rule: str, target: Target, path: Path = ()) -> bool:
+    def ignored(self, rule: str, target: Target, path: KeyPath = ()) -> bool:
         """Whether an inline ignore is at a target, or on a line of the keys and values on the way to `path`."""
         places = [target.at]
-        node: Node | None = target.node
+        node: YamlNode | None = target.node
         for step in path:
             key, node = pairs(node).get(str(step), (None, None))
             places += [part for part in (key, node) if part is not None]
@@ -242,14 +257,14 @@ class Plan(ABC):
                 return str(value)
         return target.text(name, *path)
 
-    def is_planned(self, path: Path) -> bool:
+    def is_planned(self, path: KeyPath) -> bool:
         return path in self._planned
 
-    def is_filled(self, path: Path) -> bool:
+    def is_filled(self, path: KeyPath) -> bool:
         """Whether something will be below a path where nothing is now."""
         return any(planned[: len(path)] == path for planned in self._planned)
 
-    def expect(self, path: Path, value: Any) -> None:
+    def expect(self, path: KeyPath, value: Any) -> None:
         """A value that will be at a path of the file."""
         self._planned[path] = value
 
@@ -258,7 +273,12 @@ class Plan(ABC):
         first, *rest = map(str, target.path_of((name, *path)))
         if (own := self.planned(target, first, *rest)) is not None:
             return own
-        if path and name in ("resources", "distribution") and name in target.own and target.kind.role == Role.STEP:
+        if (
+            path
+            and name in ("resources", "distribution")
+            and name in target.own
+            and target.kind.role == Role.STEP
+        ):
             return None  # those of a step replace those of its component
         if target.kind.role.is_trial and target.parent is not None:
             return self.effective(target.parent, name, *path)
@@ -268,7 +288,7 @@ class Plan(ABC):
         document = self.library.referenced(target)
         return document.root.text(name, *path) if document else None
 
-    def replaced_resources(self, target: Target) -> Node | None:
+    def replaced_resources(self, target: Target) -> YamlNode | None:
         """The `resources` of a component or trial that those of the target itself would replace.
 
         azure-ai-ml sends a step's `resources` in place of its component's, and a sweep's in place of its trial's.
@@ -300,12 +320,18 @@ class Plan(ABC):
         of_parent, name = match.groups()
         holder: Target | None = target
         if of_parent:
-            holder = target.parent.parent if target.kind.role.is_trial and target.parent else target.parent
+            holder = (
+                target.parent.parent
+                if target.kind.role.is_trial and target.parent
+                else target.parent
+            )
         if holder is None:
             return set()
         if passed := self.passed_values(holder, name, depth + 1):
             return passed
-        value = self.planned(holder, "inputs", name) or self.planned(holder, "inputs", name, "default")
+        value = self.planned(holder, "inputs", name) or self.planned(
+            holder, "inputs", name, "default"
+        )
         value = value or self.planned(holder, "inputs", name, "value")
         if value is None and (document := self.library.referenced(holder)):
             value = document.root.text("inputs", name, "default")
@@ -318,7 +344,9 @@ class Plan(ABC):
     def variables(self, target: Target) -> dict[str, str]:
         """The environment variables of a target as they are written now."""
         node = target.get("environment_variables")
-        return {name: text_of(value) or "" for name, (_, value) in pairs(node).items()} if node else {}
+        return (
+            {name: text_of(value) or "" for name, (_, value) in pairs(node).items()} if node else {}
+        )
 
     def evidence(self, target: Target) -> tuple[FrameworkEvidence, ...]:
         if target.path not in self._evidence:

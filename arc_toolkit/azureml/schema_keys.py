@@ -14,11 +14,19 @@ from functools import cache
 
 from arc_toolkit.azureml.documents import Target
 from arc_toolkit.azureml.kinds import KINDS, Family, Role, Slot, TargetKind
-from arc_toolkit.edit.yaml_nodes import Node, pairs
+from arc_toolkit.edit.yaml.nodes import YamlNode, pairs
 from arc_toolkit.resources import data_rows
 
 # The mappings of a target whose keys are known.
-MAPPINGS = ("resources", "distribution", "limits", "task", "retry_settings", "queue_settings", "settings")
+MAPPINGS = (
+    "resources",
+    "distribution",
+    "limits",
+    "task",
+    "retry_settings",
+    "queue_settings",
+    "settings",
+)
 
 # A v1.5 spec has no schema in azure-ai-ml, which takes every key; these are of its specification.
 _SPEC = frozenset(
@@ -92,8 +100,8 @@ class ForeignKey:
     target: Target
     below: str
     name: str
-    key: Node
-    value: Node
+    key: YamlNode
+    value: YamlNode
     explanation: Explanation
     # The name, or the mapping, that is right; nothing where it is beside the mapping, or on the step.
     right: str = ""
@@ -114,23 +122,29 @@ def foreign_keys(targets: Iterable[Target]) -> Iterator[ForeignKey]:
 
 
 def _explained(
-    target: Target, below: str, own: dict[str, tuple[Node, Node]], known: frozenset[str]
+    target: Target, below: str, own: dict[str, tuple[YamlNode, YamlNode]], known: frozenset[str]
 ) -> Iterator[ForeignKey]:
     for name, (key, value) in own.items():
         if name not in known and name != "<<":
             yield ForeignKey(target, below, name, key, value, *_explain(target, below, name, known))
 
 
-def _explain(target: Target, below: str, name: str, known: frozenset[str]) -> tuple[Explanation, str]:
+def _explain(
+    target: Target, below: str, name: str, known: frozenset[str]
+) -> tuple[Explanation, str]:
     kind = target.kind
     near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=_ALIKE)
     if kind.role == Role.SPEC:  # azure-ai-ml takes any key
         return (Explanation.MISSPELT, near[0]) if near else (Explanation.TAKEN, "")
-    if below == "distribution" and target.text(below, "type") == "ray":  # a preview, whose keys come and go
+    if (
+        below == "distribution" and target.text(below, "type") == "ray"
+    ):  # a preview, whose keys come and go
         return Explanation.TAKEN, ""
     if name in LEGACY_NAMES and below in _LEGACY_PLACES:
         parallel = name == "process_count_per_node" and kind.family == Family.PARALLEL
-        return Explanation.LEGACY, "max_concurrency_per_instance" if parallel else LEGACY_NAMES[name]
+        return Explanation.LEGACY, "max_concurrency_per_instance" if parallel else LEGACY_NAMES[
+            name
+        ]
     if name == "environment_variables" and not below:  # dropped-environment-variables
         return Explanation.TAKEN, ""
     if not below and name in _TAKEN_BY_STEPS and target.overrides_resources:
@@ -147,7 +161,9 @@ def _right_place(kind: TargetKind, below: str, name: str) -> str | None:
     """The mapping that a key belongs to; an empty text for the target itself or its step; None where nothing has it."""
     if below == "resources" and name in CONTAINER_KEYS:
         return None
-    if below and (name in (known_keys(kind) or ()) or (below == "task" and name == "environment_variables")):
+    if below and (
+        name in (known_keys(kind) or ()) or (below == "task" and name == "environment_variables")
+    ):
         return ""
     mappings = [mapping for mapping in MAPPINGS if name in (known_keys(kind, mapping) or ())]
     if len(mappings) == 1:
@@ -155,9 +171,17 @@ def _right_place(kind: TargetKind, below: str, name: str) -> str | None:
     # A component has no `compute`, and a pipeline or an AutoML component no `resources`: the steps have.
     if name == Slot.COMPUTE.path[0] and kind.role == Role.COMPONENT:
         return ""
-    if kind.role == Role.TRIAL and not below and name in (known_keys(KINDS[Family.SWEEP, Role.JOB]) or ()):
+    if (
+        kind.role == Role.TRIAL
+        and not below
+        and name in (known_keys(KINDS[Family.SWEEP, Role.JOB]) or ())
+    ):
         return ""
-    return "" if name == "resources" and not below and not kind.resources and _has_steps(kind) else None
+    return (
+        ""
+        if name == "resources" and not below and not kind.resources and _has_steps(kind)
+        else None
+    )
 
 
 def _has_steps(kind: TargetKind) -> bool:

@@ -57,4 +57,8 @@ class Settings:
     @property
     def placed(self) -> list[str]:
         """The settings that are to be written, beside what the rules fix."""
-        return [rule for rule in _PLACED if getattr(self, rule.replace("-", "_")) not in (None, False, "off")]
+        return [
+            rule
+            for rule in _PLACED
+            if getattr(self, rule.replace("-", "_")) not in (None, False, "off")
+        ]

@@ -47,7 +47,11 @@ def merge_prestep(old: str | None, names: Iterable[str]) -> str:
     missing = [name for name in names if name not in have]
     if not missing:
         return old
-    if len(commands := _simple_commands(old)) == 1 and _is_export(commands[0]) and old.strip() == commands[0]:
+    if (
+        len(commands := _simple_commands(old)) == 1
+        and _is_export(commands[0])
+        and old.strip() == commands[0]
+    ):
         return old.rstrip() + " " + prestep(missing).removeprefix("export ")
     return f"{prestep(missing)}; {old}"
 
@@ -112,7 +116,9 @@ def _pieces(text: str, separators: str) -> list[tuple[str, str]]:
         elif char == ")":
             depth = max(0, depth - 1)
         elif (
-            char in separators and depth == 0 and not (char == "&" and ">" in text[max(0, index - 1) : index + 2])
+            char in separators
+            and depth == 0
+            and not (char == "&" and ">" in text[max(0, index - 1) : index + 2])
         ):
             operator = char * 2 if char in "&|" and text.startswith(char * 2, index) else char
             parts.append((text[start:index], operator))
@@ -125,8 +131,12 @@ def _pieces(text: str, separators: str) -> list[tuple[str, str]]:
 # --- how many cores --------------------------------------------------------------------------------------------
 
 # 32cpu128g, 32c256g, gpu-8cores-64g: a number, then cpu, core(s) or c.
-_CORES_IN_NAME = re.compile(r"(?<![a-z0-9.])(\d{1,4})(?:\.\d{1,3})?(?:v?cpus?|cores?|c)(?=\d|[^a-z]|$)")
-_GPUS_IN_NAME = re.compile(r"(?<![a-z0-9])(\d{1,2})gpus?(?=\d|[^a-z]|$)|(?<=[0-9]g)(\d{1,2})gpus?(?=[^a-z0-9]|$)")
+_CORES_IN_NAME = re.compile(
+    r"(?<![a-z0-9.])(\d{1,4})(?:\.\d{1,3})?(?:v?cpus?|cores?|c)(?=\d|[^a-z]|$)"
+)
+_GPUS_IN_NAME = re.compile(
+    r"(?<![a-z0-9])(\d{1,2})gpus?(?=\d|[^a-z]|$)|(?<=[0-9]g)(\d{1,2})gpus?(?=[^a-z0-9]|$)"
+)
 
 
 def cores_of(instance_type: str | None, settings: Settings) -> tuple[int | None, str]:
@@ -139,7 +149,10 @@ def cores_of(instance_type: str | None, settings: Settings) -> tuple[int | None,
         return known.cores, f"the manifest of {instance_type}"
     if match := _CORES_IN_NAME.search(instance_type):
         return max(int(match[1]), 1), f"the name {instance_type}"
-    return None, f"nothing says how many cores {instance_type} has: use --instance-types DIR or --cores"
+    return (
+        None,
+        f"nothing says how many cores {instance_type} has: use --instance-types DIR or --cores",
+    )
 
 
 def gpus_of(instance_type: str | None, settings: Settings) -> int | None:
@@ -195,7 +208,9 @@ class FrameworkEvidence:
 _WORD = re.compile(r"(?i)(?<![a-z0-9])(lightgbm|faiss)(?![a-z])")
 # `import lightgbm`, `import a, faiss`, `from synapse.ml.lightgbm import x`, `from mlflow import lightgbm`,
 # `from langchain.vectorstores import FAISS`
-_IMPORT = re.compile(r"(?m)^[ \t]*(?:import|from)[ \t]+(?:[^\n#]*[., \t])?(lightgbm|faiss|FAISS)\b(?![ \t]*=)")
+_IMPORT = re.compile(
+    r"(?m)^[ \t]*(?:import|from)[ \t]+(?:[^\n#]*[., \t])?(lightgbm|faiss|FAISS)\b(?![ \t]*=)"
+)
 _LOADER = re.compile(r"(?<!\w)DataLoader[ \t]*\(")
 _WORKERS_CODE = re.compile(r"(?<!\w)num_workers[ \t]*=[ \t]*(\d{1,4})(?!\w)")
 _WORKERS_COMMAND = re.compile(
@@ -220,7 +235,9 @@ def evidence_in_dependencies(text: str, where: str) -> list[FrameworkEvidence]:
 
 def evidence_in_code(text: str, where: str) -> list[FrameworkEvidence]:
     """From Python source: imports, and a PyTorch DataLoader with its workers."""
-    evidence = [FrameworkEvidence(_framework(name), where) for name in dict.fromkeys(_IMPORT.findall(text))]
+    evidence = [
+        FrameworkEvidence(_framework(name), where) for name in dict.fromkeys(_IMPORT.findall(text))
+    ]
     if "torch" in text and _LOADER.search(text):
         evidence.append(FrameworkEvidence("dataloader", where))
         if number := _WORKERS_CODE.search(text):
@@ -238,7 +255,8 @@ def _words_found(text: str, where: str) -> list[FrameworkEvidence]:
     if not _mentions(text):
         return []
     return [
-        FrameworkEvidence(_framework(name), where) for name in dict.fromkeys(map(str.lower, _WORD.findall(text)))
+        FrameworkEvidence(_framework(name), where)
+        for name in dict.fromkeys(map(str.lower, _WORD.findall(text)))
     ]
 
 
@@ -271,7 +289,11 @@ class Decision:
             new = {name: str(self.number) for name in self.names}
         else:
             free = [name for name in self.names if name not in old]
-            new = {PRESTEP: merge_prestep(old.get(PRESTEP), free)} if free and self.how == "prestep" else {}
+            new = (
+                {PRESTEP: merge_prestep(old.get(PRESTEP), free)}
+                if free and self.how == "prestep"
+                else {}
+            )
         return {name: value for name, value in new.items() if old.get(name) != value}
 
     def export_command(self, yielding: bool = False) -> str:
@@ -307,7 +329,9 @@ def decide(
     framework = _chosen(settings, evidence)
     if framework is None:
         return NOTHING
-    because = "; ".join(map(str, evidence)) if settings.threads == "auto" else f"--threads {framework}"
+    because = (
+        "; ".join(map(str, evidence)) if settings.threads == "auto" else f"--threads {framework}"
+    )
     if windows:
         return Decision("cannot", reason=f"{because}, but AMLARC_PRESTEP is for Linux jobs only")
     names = FAISS_NAMES if framework == "faiss" else LIGHTGBM_NAMES
@@ -319,7 +343,9 @@ def decide(
             return Decision("cannot", names, reason=f"{because}, but {source}")
         number = max(1, cores // prod(shares.values()))
         parts = [f" / {share} {_SHARES[of]}" for of, share in shares.items() if share > 1]
-        arithmetic = f"{cores} cores ({source})" + "".join(parts) + (f" = {number}" if parts else "")
+        arithmetic = (
+            f"{cores} cores ({source})" + "".join(parts) + (f" = {number}" if parts else "")
+        )
         return Decision("literal", names, number, f"{because}: {arithmetic}")
 
     if parallel and processes is None and not gpus_of(instance_type, settings):
@@ -333,7 +359,9 @@ def decide(
             workers = next((item.count for item in evidence if item.what == "workers"), None)
         if workers is None and any(item.what == "dataloader" for item in evidence):
             return Decision(
-                "cannot", names, reason=f"{because}, but its workers are not known: use --dataloader-workers N"
+                "cannot",
+                names,
+                reason=f"{because}, but its workers are not known: use --dataloader-workers N",
             )
         if workers:
             return literal(processes=processes, workers=workers)

@@ -16,12 +16,12 @@ from arc_toolkit.azureml.plan import Operation, Plan
 from arc_toolkit.azureml.rules import run_rules
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.threads import PRESTEP, RESTEP
-from arc_toolkit.edit.discover import Skipped
-from arc_toolkit.edit.edits import Refused, Unreadable
-from arc_toolkit.edit.ignores import Ignores, find_ignores
-from arc_toolkit.edit.yaml_editor import Editor, Path
-from arc_toolkit.edit.yaml_nodes import Node, YamlText, construct, pairs, place, text_of
-from arc_toolkit.edit.yaml_writer import YamlStyle
+from arc_toolkit.edit.files.discover import Skipped
+from arc_toolkit.edit.files.edits import Refused, Unreadable
+from arc_toolkit.edit.files.ignores import Ignores, find_ignores
+from arc_toolkit.edit.yaml.editor import Editor, KeyPath
+from arc_toolkit.edit.yaml.nodes import YamlNode, YamlText, construct, pairs, place, text_of
+from arc_toolkit.edit.yaml.writer import YamlStyle
 from arc_toolkit.findings import FileResult, Fix, Language, without_changes
 
 # What a pipeline begins with.
@@ -30,7 +30,14 @@ _HEAD = frozenset({"type", "name", "version", "display_name", "description", "ex
 EDIT_STYLE = YamlStyle(
     neighbours={
         "resources": ("compute", "component", "trial", "environment", "code", "command"),
-        "environment_variables": ("environment", "component", "trial", "compute", "code", "command"),
+        "environment_variables": (
+            "environment",
+            "component",
+            "trial",
+            "compute",
+            "code",
+            "command",
+        ),
         "compute": ("component", "trial", "environment", "code", "command"),
         "component": ("type",),
         "settings": _HEAD,
@@ -58,7 +65,7 @@ class YamlPlan(Plan):
         settings: Settings,
         in_folder: bool = True,
         before: YamlPlan | None = None,
-        blocked: Mapping[Path, str] | None = None,
+        blocked: Mapping[KeyPath, str] | None = None,
     ) -> None:
         super().__init__(file.path, library, settings, in_folder, before)
         self.file = file
@@ -67,29 +74,33 @@ class YamlPlan(Plan):
         self.refusals: list[str] = []
         self._ignores = find_ignores(file.yaml.text)
         self._everything = not (
-            settings.only or settings.skip or settings.steps or settings.kinds or self._ignores.lines
+            settings.only
+            or settings.skip
+            or settings.steps
+            or settings.kinds
+            or self._ignores.lines
         )
         # What was tried on its own and cannot be made, by rule and path, with the reason.
-        self._blocked: Mapping[Path, str] = blocked or (before._blocked if before else {})
-        self._operations: list[tuple[str, Path, Operation]] = []
+        self._blocked: Mapping[KeyPath, str] = blocked or (before._blocked if before else {})
+        self._operations: list[tuple[str, KeyPath, Operation]] = []
         self._proofs = 0
-        self._parameters: dict[tuple[Path, Slot], str] = {}
+        self._parameters: dict[tuple[KeyPath, Slot], str] = {}
         # Where the steps of a pipeline are bound to inputs, with the text there.
-        self.bindings: dict[Target, list[tuple[Path, str]]] = {}
-        self._steps: dict[Path, Target] = {}
+        self.bindings: dict[Target, list[tuple[KeyPath, str]]] = {}
+        self._steps: dict[KeyPath, Target] = {}
         # What other files pass to the inputs of this pipeline.
         self._passed: dict[str, set[str]] = {}
         # Keys of steps that move into `resources`.
         self._moved: set[int] = set()
 
-    def locate(self, at: Node) -> tuple[int, int, str]:
+    def locate(self, at: YamlNode) -> tuple[int, int, str]:
         return *place(at), ""
 
-    def covers(self, rule: str, at: Node) -> bool:
+    def covers(self, rule: str, at: YamlNode) -> bool:
         return self._ignores.covers(rule, place(at)[0])
 
-    def ignores(self) -> Iterator[tuple[Ignores, Callable[[int], Node]]]:
-        def node(line: int) -> Node:
+    def ignores(self) -> Iterator[tuple[Ignores, Callable[[int], YamlNode]]]:
+        def node(line: int) -> YamlNode:
             mark = yaml.Mark("", 0, line - 1, 0, None, 0)
             return yaml.ScalarNode("", "", mark, mark)
 
@@ -98,7 +109,7 @@ class YamlPlan(Plan):
     def wants(self, rule: str, target: Target) -> bool:
         return self._everything or super().wants(rule, target)
 
-    def ignored(self, rule: str, target: Target, path: Path = ()) -> bool:
+    def ignored(self, rule: str, target: Target, path: KeyPath = ()) -> bool:
         return bool(self._ignores.lines) and super().ignored(rule, target, path)
 
     def compute_reference(self, name: str) -> str:
@@ -108,7 +119,9 @@ class YamlPlan(Plan):
         return f"azureml:{name}"
 
     def passed_values(self, pipeline: Target, name: str, depth: int) -> set[str]:
-        is_component = pipeline.kind is KINDS[Family.PIPELINE, Role.COMPONENT] and pipeline.parent is None
+        is_component = (
+            pipeline.kind is KINDS[Family.PIPELINE, Role.COMPONENT] and pipeline.parent is None
+        )
         # Exposed parameters have the same value everywhere.
         if not is_component or self.settings.expose_parameters:
             return set()
@@ -117,15 +130,21 @@ class YamlPlan(Plan):
             default = pipeline.text("inputs", name, "default")
             for file, step in self.library.users(self.path, Family.PIPELINE):
                 around = YamlPlan(file, self.library, self.settings)
-                self._passed[name] |= around.possible_values(step, step.text("inputs", name) or default, depth)
+                self._passed[name] |= around.possible_values(
+                    step, step.text("inputs", name) or default, depth
+                )
         return self._passed[name]
 
     # --- edits -----------------------------------------------------------------------------------------------
 
     def write(self, target: Target, settings: Sequence[Setting]) -> list[Setting]:
-        return [setting for setting in settings if self.set(setting.rule, target, setting.path, setting.value)]
+        return [
+            setting
+            for setting in settings
+            if self.set(setting.rule, target, setting.path, setting.value)
+        ]
 
-    def set(self, rule: str, target: Target, path: Path, value: object) -> bool:
+    def set(self, rule: str, target: Target, path: KeyPath, value: object) -> bool:
         """Put a value below a target; a refusal becomes a finding."""
         where = (*target.path, *path)
         value = value if isinstance(value, (int, dict)) else str(value)
@@ -134,7 +153,7 @@ class YamlPlan(Plan):
         self.expect(where, value)
         return True
 
-    def edit(self, rule: str, target: Target, where: Path, operation: Operation) -> bool:
+    def edit(self, rule: str, target: Target, where: KeyPath, operation: Operation) -> bool:
         """One operation at a place of the file; a refusal becomes a finding."""
         try:
             if self._blocked and (rule, *where) in self._blocked:
@@ -142,7 +161,9 @@ class YamlPlan(Plan):
             operation(self.editor)
         except Refused as refusal:
             self.refusals.append(str(refusal))
-            self.add_finding(rule, "warning", f"not set on {target.shown}", target.at, reason=str(refusal))
+            self.add_finding(
+                rule, "warning", f"not set on {target.shown}", target.at, reason=str(refusal)
+            )
             return False
         self._operations.append((rule, where, operation))
         return True
@@ -157,7 +178,9 @@ class YamlPlan(Plan):
         operation(alone)
         if usable:
             operation(self.editor)  # proved together with all other changes of the file
-        elif self._proofs * len(self.file.yaml.text) < _BEARABLE:  # later ones are proved when `patch` makes them
+        elif (
+            self._proofs * len(self.file.yaml.text) < _BEARABLE
+        ):  # later ones are proved when `patch` makes them
             self._proofs += 1
             alone.finish()
         return None if self.is_second else Fix(title, safe, tuple(alone.edits()))
@@ -170,9 +193,9 @@ class YamlPlan(Plan):
         self.expect(path, value)
         return True
 
-    def culprits(self) -> dict[Path, str]:
+    def culprits(self) -> dict[KeyPath, str]:
         """After a refusal of the whole: the operations that cannot be made on their own either, with the reason."""
-        reasons: dict[Path, str] = {}
+        reasons: dict[KeyPath, str] = {}
         if len(self._operations) * len(self.file.yaml.text) > _BEARABLE:
             return reasons
         for rule, path, operation in self._operations:
@@ -190,7 +213,14 @@ class YamlPlan(Plan):
         for document in self.documents:
             root = document.root
             if root.kind.family == Family.PIPELINE:
-                yield root, [step for step in document.steps if step.kind.resources and step.parent is root]
+                yield (
+                    root,
+                    [
+                        step
+                        for step in document.steps
+                        if step.kind.resources and step.parent is root
+                    ],
+                )
 
     def leaves_to_parameters(self, target: Target) -> bool:
         step = target if target.kind.role == Role.STEP else target.parent
@@ -211,7 +241,11 @@ class YamlPlan(Plan):
     def step(self, pipeline: Target, name: str) -> Target | None:
         """A step of a pipeline by its name."""
         if not self._steps:
-            self._steps = {target.path: target for target in self.known_targets() if target.kind.role == Role.STEP}
+            self._steps = {
+                target.path: target
+                for target in self.known_targets()
+                if target.kind.role == Role.STEP
+            }
         return self._steps.get((*pipeline.path, "jobs", name))
 
     def parameter(self, pipeline: Target, slot: Slot) -> str:
@@ -227,7 +261,7 @@ class YamlPlan(Plan):
 
     def declare(self, pipeline: Target, slot: Slot, default: str | int) -> bool:
         """A plain value in a job, a typed one with a default in a component."""
-        path: Path = ("inputs", self.parameter(pipeline, slot))
+        path: KeyPath = ("inputs", self.parameter(pipeline, slot))
         declared = pipeline.get(*path)
         own = pairs(declared)
         if pipeline.kind.role == Role.COMPONENT and declared is None:
@@ -244,7 +278,9 @@ class YamlPlan(Plan):
 
         if step.overrides_resources:
             names = (slot.path[-1],) if slot != Slot.INSTANCE_COUNT else RESOURCE_KEYS
-            return all(self._move_below_resources(step, name, slot) for name in names if name in step.own)
+            return all(
+                self._move_below_resources(step, name, slot) for name in names if name in step.own
+            )
         inline = step.kind.family == Family.COMMAND and step.get("component") is None
         return not (inline and slot == Slot.INSTANCE_COUNT) or move_to_component(self, step)
 
@@ -260,7 +296,9 @@ class YamlPlan(Plan):
         return planned or self.set(EXPOSE, step, ("resources", name), construct(node))
 
 
-def patch_yaml(path: str, data: bytes, settings: Settings, library: Library, in_folder: bool = True) -> FileResult:
+def patch_yaml(
+    path: str, data: bytes, settings: Settings, library: Library, in_folder: bool = True
+) -> FileResult:
     """What the settings and rules make of one file. Nothing is written."""
     result, used = library.patched.pop(path, (None, None))
     if result is not None and used is settings and result.before == data:
@@ -278,7 +316,9 @@ def patch_yaml(path: str, data: bytes, settings: Settings, library: Library, in_
             library.families |= {
                 Family.DISTRIBUTED for target in plan.known_targets() if plan.is_distributed(target)
             }
-    has_sweep_spec = any(document.root.kind is KINDS[Family.SWEEP, Role.SPEC] for document in file.documents)
+    has_sweep_spec = any(
+        document.root.kind is KINDS[Family.SWEEP, Role.SPEC] for document in file.documents
+    )
     if settings.sweep_to_v2 and has_sweep_spec and settings.wants("sweep-to-v2"):
         from arc_toolkit.azureml.migrate.sweep import convert
 
@@ -326,7 +366,9 @@ def _after(plan: YamlPlan) -> bytes | None:
     # Resources and compute compare what is at the very path that the proof has just found to be as asked, and threads
     # need evidence, which is in none of them; only pipelines have parameters. Everything else is planned a second time,
     # on the new text.
-    has_threads = settings.threads not in (None, "off") and (settings.threads != "auto" or plan.has_evidence)
+    has_threads = settings.threads not in (None, "off") and (
+        settings.threads != "auto" or plan.has_evidence
+    )
     has_parameters = settings.expose_parameters and any(plan.pipelines())
     if has_threads or has_parameters or not plan.editor.only_sets:
         again = of_nodes(file.path, after, YamlText(text, file.yaml.bom, nodes), plan.library)
@@ -341,7 +383,7 @@ def make_plan(
     settings: Settings,
     in_folder: bool,
     before: YamlPlan | None = None,
-    blocked: Mapping[Path, str] | None = None,
+    blocked: Mapping[KeyPath, str] | None = None,
 ) -> YamlPlan:
     """All edits and findings for a file; with `before`, its second run, only the edits."""
     plan = YamlPlan(file, library, settings, in_folder, before, blocked)

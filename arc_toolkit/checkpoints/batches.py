@@ -31,7 +31,9 @@ class Batches:
         world_size: int = 1,
     ) -> None:
         if count < 1 or size < 1 or not 0 <= rank < world_size:
-            raise ValueError(f"{count} examples in batches of {size} for rank {rank} of {world_size}")
+            raise ValueError(
+                f"{count} examples in batches of {size} for rank {rank} of {world_size}"
+            )
         if drop_last and count < size:
             raise ValueError(
                 f"a batch of {size} from {count} examples, and smaller ones dropped: no batch is left"

@@ -49,14 +49,21 @@ def digest_files(
     if kind == KIND:
         new_digest: Callable[[], Any] = Crc32
     else:
-        from hashlib import sha256 as new_digest  # not in a thread: a signal during an import would block it
+        from hashlib import (
+            sha256 as new_digest,  # not in a thread: a signal during an import would block it
+        )
 
     sizes = {name: os.stat(folder / name).st_size for name in names}
     blocks: dict[str, list[str | None]] = {}
     for name in names:
         count = -(-sizes[name] // block_size)
         blocks[name] = [*((known or {}).get(name, ())), *[None] * count][:count]
-    work = [(name, number) for name in names for number, digest in enumerate(blocks[name]) if digest is None]
+    work = [
+        (name, number)
+        for name in names
+        for number, digest in enumerate(blocks[name])
+        if digest is None
+    ]
     failures: list[OSError] = []
 
     def digest_some() -> None:
@@ -70,7 +77,9 @@ def digest_files(
                 digest, start = new_digest(), number * block_size
                 end = min(start + block_size, sizes[name])
                 with open(folder / name, "rb", buffering=0) as stream:
-                    while start < end and (count := os.preadv(stream.fileno(), [buffer[: end - start]], start)):
+                    while start < end and (
+                        count := os.preadv(stream.fileno(), [buffer[: end - start]], start)
+                    ):
                         digest.update(buffer[:count])
                         start += count
                 blocks[name][number] = digest.hexdigest() if start == end else ""

@@ -58,7 +58,9 @@ class Ending:
             return notice
         return notice if notice.agreed and step >= notice.step else None
 
-    def agreed_at(self, step: int, fits: Callable[[float], bool], samples: int = 0) -> Notice | None:
+    def agreed_at(
+        self, step: int, fits: Callable[[float], bool], samples: int = 0
+    ) -> Notice | None:
         """As `at`, once this step is done; the supervisor learns of the step.
 
         A rank waits at a proposed step until all others have read of it, or another one is proposed: without that, one
@@ -84,7 +86,9 @@ class Ending:
 
     def announce(self, seconds: float) -> None:
         deadline = time.time() + seconds
-        self._announced = Notice(NoticeKind.STOP, "announce", f"announced-{deadline}", deadline=deadline)
+        self._announced = Notice(
+            NoticeKind.STOP, "announce", f"announced-{deadline}", deadline=deadline
+        )
 
     def _tell_step(self, step: int, proposal: int | None, samples: int) -> None:
         """For the supervisor, if there is one."""

@@ -19,7 +19,9 @@ NOTICE_WORKS = 0.9  # assumed: Azure publishes no figure for "best effort"
 def mean_seconds(evictions_per_hour: float, nodes: int = 1) -> float:
     """Seconds between evictions of a job: of any of its nodes. A rate is a probability per hour and node."""
     if not 0 < evictions_per_hour < 1 or nodes < 1:
-        raise ValueError(f"a rate between 0 and 1 and at least one node, not {evictions_per_hour} and {nodes}")
+        raise ValueError(
+            f"a rate between 0 and 1 and at least one node, not {evictions_per_hour} and {nodes}"
+        )
     return 3600 / (-math.log1p(-evictions_per_hour) * nodes)
 
 
@@ -28,7 +30,11 @@ def best_interval(save_seconds: float, mean: float, noticed: float = 0.0) -> flo
 
     Infinite if every eviction leaves time for a save, or if there are none.
     """
-    return math.sqrt(2 * max(save_seconds, 0.0) * _unnoticed(mean, noticed)) if save_seconds > 0 else 0.0
+    return (
+        math.sqrt(2 * max(save_seconds, 0.0) * _unnoticed(mean, noticed))
+        if save_seconds > 0
+        else 0.0
+    )
 
 
 def daly_interval(save_seconds: float, mean: float, noticed: float = 0.0) -> float:
@@ -39,7 +45,9 @@ def daly_interval(save_seconds: float, mean: float, noticed: float = 0.0) -> flo
     if save_seconds >= 2 * between:
         return between
     part = math.sqrt(save_seconds / (2 * between))
-    return best_interval(save_seconds, mean, noticed) * (1 + part / 3 + part * part / 9) - save_seconds
+    return (
+        best_interval(save_seconds, mean, noticed) * (1 + part / 3 + part * part / 9) - save_seconds
+    )
 
 
 def first_order_waste(

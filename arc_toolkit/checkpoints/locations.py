@@ -17,7 +17,11 @@ def default_root() -> str:
     """Where a supervisor wants the checkpoints; else the job's output `checkpoints`, a mounted datastore that a retry
     sees again; else the folder that AzureML uploads."""
     output = next((value for name, value in os.environ.items() if name.upper() == _OUTPUT), "")
-    return os.environ.get("ARC_TOOLKIT_CHECKPOINTS") or output or os.path.join("outputs", "checkpoints")
+    return (
+        os.environ.get("ARC_TOOLKIT_CHECKPOINTS")
+        or output
+        or os.path.join("outputs", "checkpoints")
+    )
 
 
 def local_copy_of(url: str) -> Path:
@@ -27,7 +31,9 @@ def local_copy_of(url: str) -> Path:
     from pathlib import Path
 
     folder = os.environ.get("ARC_TOOLKIT_CHECKPOINT_CACHE")
-    name = hashlib.sha256(url.encode()).hexdigest()[:16]  # two jobs that share the folder do not share checkpoints
+    name = hashlib.sha256(url.encode()).hexdigest()[
+        :16
+    ]  # two jobs that share the folder do not share checkpoints
     return Path(folder or os.path.join(tempfile.gettempdir(), "arc-toolkit-checkpoints")) / name
 
 

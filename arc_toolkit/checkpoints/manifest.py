@@ -48,8 +48,15 @@ class Damage:
 
     __slots__ = ("committed", "folder", "in_doubt", "reason")
 
-    def __init__(self, folder: Path, reason: str, *, committed: bool = True, in_doubt: bool = False) -> None:
-        self.folder, self.reason, self.committed, self.in_doubt = folder, reason, committed, in_doubt
+    def __init__(
+        self, folder: Path, reason: str, *, committed: bool = True, in_doubt: bool = False
+    ) -> None:
+        self.folder, self.reason, self.committed, self.in_doubt = (
+            folder,
+            reason,
+            committed,
+            in_doubt,
+        )
 
     @property
     def order(self) -> tuple[int, int, str]:
@@ -95,7 +102,9 @@ def files_below(folder: Path) -> Iterator[str]:
     """
     for top, folders, names in os.walk(folder, onerror=_raise):
         folders.sort()
-        for name in sorted([*names, *(name for name in folders if os.path.islink(os.path.join(top, name)))]):
+        for name in sorted(
+            [*names, *(name for name in folders if os.path.islink(os.path.join(top, name)))]
+        ):
             full = os.path.join(top, name)
             path = os.path.relpath(full, folder)
             if not stat.S_ISREG(os.lstat(full).st_mode):
@@ -129,7 +138,10 @@ def save_fields(
         "notice": notice,
         "metrics": {str(name): _plain(value) for name, value in metrics.items()},
         "writer": {"id": writer, "fence": 0},
-        "versions": {"python": sys.version.split()[0], **{k: str(v) for k, v in versions.items() if v}},
+        "versions": {
+            "python": sys.version.split()[0],
+            **{k: str(v) for k, v in versions.items() if v},
+        },
     }
 
 
@@ -166,9 +178,14 @@ def seal(
     # A draft of the same length is synced with the files: to fill it in changes nothing but content and needs no commit
     # of the file system's journal, which is most of the time of a small sync.
     sizes = [(name, os.stat(folder / name).st_size) for name in names]
-    unknown = [{"path": name, "size": size, KIND: [_UNKNOWN_BLOCK] * -(-size // BLOCK)} for name, size in sizes]
+    unknown = [
+        {"path": name, "size": size, KIND: [_UNKNOWN_BLOCK] * -(-size // BLOCK)}
+        for name, size in sizes
+    ]
     (folder / _TEMPORARY).write_bytes(manifest_bytes(_described(fields, unknown)))
-    join = in_thread(lambda: _sync([folder / name for name in [*names, *sorted(tops), _TEMPORARY]], failures))
+    join = in_thread(
+        lambda: _sync([folder / name for name in [*names, *sorted(tops), _TEMPORARY]], failures)
+    )
     try:
         manifest = _described(fields, digest_files(folder, names, known=known))
         manifest["digest"] = _own_digest(manifest)
@@ -231,7 +248,9 @@ def parse_manifest(folder: Path, content: bytes) -> Checkpoint | Damage:
         if content != manifest_bytes(manifest):  # the digest does not see a blank more or less
             return Damage(folder, "the manifest is damaged")
         if not _is_complete(manifest):
-            return Damage(folder, "the manifest is incomplete, or names files outside of the checkpoint")
+            return Damage(
+                folder, "the manifest is incomplete, or names files outside of the checkpoint"
+            )
         return Checkpoint(folder, manifest)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return Damage(folder, "the manifest is damaged")

@@ -16,7 +16,13 @@ class Mirror:
     """Trouble is reported and ends nothing: the checkpoints here are whole without it."""
 
     def __init__(
-        self, url: str, options: dict[str, Any] | None, *, keep: int, writer: str, tell: Callable[[str], None]
+        self,
+        url: str,
+        options: dict[str, Any] | None,
+        *,
+        keep: int,
+        writer: str,
+        tell: Callable[[str], None],
     ) -> None:
         self._folder = RemoteFolder(url, options)
         self._keep, self._writer, self._tell = keep, writer, tell
@@ -30,7 +36,9 @@ class Mirror:
         try:
             entries = self._folder.listing()
         except OSError as error:
-            self._tell(f"{self._folder.url} cannot be read, so that only the checkpoints here are known: {error}")
+            self._tell(
+                f"{self._folder.url} cannot be read, so that only the checkpoints here are known: {error}"
+            )
             return []
         self._names = {entry.folder.name for entry in entries}
         return entries

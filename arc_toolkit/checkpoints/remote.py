@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 
 _WRITERS = ".writers"
 _LOADING = ".loading-"
-_PAUSES = (1.0, 5.0)  # seconds before an upload that failed goes on; a process that ends normally waits for them
+_PAUSES = (
+    1.0,
+    5.0,
+)  # seconds before an upload that failed goes on; a process that ends normally waits for them
 
 
 class NotTheWriter(OSError):
@@ -149,9 +152,13 @@ class RemoteFolder:
             try:
                 from fsspec.core import url_to_fs
             except ImportError:
-                raise OSError(f"{self.url} needs fsspec and its package for this kind of URL") from None
+                raise OSError(
+                    f"{self.url} needs fsspec and its package for this kind of URL"
+                ) from None
             with _as_os_error():
-                fs, base = url_to_fs(self.url, use_listings_cache=False, skip_instance_cache=True, **self._options)
+                fs, base = url_to_fs(
+                    self.url, use_listings_cache=False, skip_instance_cache=True, **self._options
+                )
             self._opened = fs, base.rstrip("/")
         return self._opened
 
@@ -166,11 +173,16 @@ class RemoteFolder:
             try:
                 place = f"{base}/{below}".rstrip("/")
                 files = fs.find(place, detail=True)
-                if not files:  # `find` of some file systems says that of a server that does not answer
+                if (
+                    not files
+                ):  # `find` of some file systems says that of a server that does not answer
                     fs.ls(place)
             except FileNotFoundError:
                 return {}
-        return {path.removeprefix(base).lstrip("/"): int(info.get("size") or 0) for path, info in files.items()}
+        return {
+            path.removeprefix(base).lstrip("/"): int(info.get("size") or 0)
+            for path, info in files.items()
+        }
 
     def _read(self, path: str) -> bytes:
         fs, base = self._open()
@@ -250,7 +262,9 @@ class Uploader:
             import concurrent.futures.thread  # noqa: F401
 
             self._waits_at_exit = True
-            if register := getattr(threading, "_register_atexit", None):  # `atexit` would be too late
+            if register := getattr(
+                threading, "_register_atexit", None
+            ):  # `atexit` would be too late
                 with suppress(RuntimeError):  # Python is ending already
                     register(self.wait)
 

@@ -32,7 +32,9 @@ class SaveFolder(PosixPath):
         `numpy.save`, `joblib.dump` and the like. Faster for large files."""
         name = os.fspath(name)
         if self._files is None:
-            raise ValueError("use stream() of the folder that save() gave, with a name such as 'part/model.bin'")
+            raise ValueError(
+                "use stream() of the folder that save() gave, with a name such as 'part/model.bin'"
+            )
         if not is_inside(name):
             raise ValueError(f"{name!r} is not the name of a file in a checkpoint")
         path = self / name
@@ -53,7 +55,9 @@ class SaveFolder(PosixPath):
 
     def disk_trouble(self) -> OSError | None:
         """Why a file cannot be written here; None if it can."""
-        if trouble := next((file.trouble for file in (self._files or {}).values() if file.trouble), None):
+        if trouble := next(
+            (file.trouble for file in (self._files or {}).values() if file.trouble), None
+        ):
             return trouble
         probe = self / ".probe"
         try:

@@ -87,7 +87,8 @@ class Shelf:
         names = [
             name
             for name in os.listdir(self.root)
-            if name.startswith(STAGING) or (name.startswith("step-") and is_unfinished(self.root / name))
+            if name.startswith(STAGING)
+            or (name.startswith("step-") and is_unfinished(self.root / name))
         ]
         # Looked at after the names: a writer takes its number before it makes a folder.
         if newest_fence(self.root) == fence:

@@ -13,7 +13,15 @@ from arc_toolkit.checkpoints.ending import Ending
 from arc_toolkit.checkpoints.fencing import newest_fence, take_fence
 from arc_toolkit.checkpoints.interval import EVICTIONS_PER_HOUR, mean_seconds
 from arc_toolkit.checkpoints.locations import default_root, local_copy_of
-from arc_toolkit.checkpoints.manifest import STAGING, Checkpoint, Damage, publish, save_fields, seal, verify
+from arc_toolkit.checkpoints.manifest import (
+    STAGING,
+    Checkpoint,
+    Damage,
+    publish,
+    save_fields,
+    seal,
+    verify,
+)
 from arc_toolkit.checkpoints.pace import Pace
 from arc_toolkit.checkpoints.shelf import Shelf
 from arc_toolkit.stderr import say
@@ -56,7 +64,9 @@ class Store:
         report: Callable[[str], None] | None = None,
     ) -> None:
         if keep < 2:
-            raise ValueError(f"keep at least 2 checkpoints, not {keep}: the newest may turn out to be damaged")
+            raise ValueError(
+                f"keep at least 2 checkpoints, not {keep}: the newest may turn out to be damaged"
+            )
         root = default_root() if root is None else root
         if "://" in os.fspath(root):
             remote, root = os.fspath(root), local_copy_of(os.fspath(root))
@@ -79,12 +89,17 @@ class Store:
         self._background = BackgroundSave()
         # What `latest` gave, while nothing was saved since: `steps` goes on after the state that the caller loaded.
         self._loaded: tuple[Checkpoint | None] | None = None
-        self._judged: tuple[int, Notice | None] = (-1, None)  # the step of the last `due`, and what it went by
+        self._judged: tuple[int, Notice | None] = (
+            -1,
+            None,
+        )  # the step of the last `due`, and what it went by
         self._mirror: Mirror | None = None
         if remote is not None:
             from arc_toolkit.checkpoints.mirror import Mirror
 
-            self._mirror = Mirror(remote, storage_options, keep=keep, writer=self._writer, tell=self._tell)
+            self._mirror = Mirror(
+                remote, storage_options, keep=keep, writer=self._writer, tell=self._tell
+            )
         # What went wrong and did not end the run, and what the last `latest` did not use, with the reasons.
         self.problems: list[str] = []
         self.skipped: list[Damage] = []
@@ -253,7 +268,9 @@ class Store:
         final = self.root / f"step-{folder.name.removeprefix(STAGING)}"
         publish(folder, final)
         if not manifest["files"] and self._count == 1:  # likely a mistake, and the same every time
-            self._tell(f"step {fields['step']} is saved without a file: write into the folder that `save` gives")
+            self._tell(
+                f"step {fields['step']} is saved without a file: write into the folder that `save` gives"
+            )
         self._loaded = None
         self._shelf.verified.add(final)
         self._pace.saved(fields["step"], time.monotonic() - began)
@@ -336,7 +353,9 @@ class Store:
             return
         if self._ending.saved_for == notice.id or (notice.step is not None and not self._saves):
             self.wait(notice.seconds_left())
-            self._report(f"checkpoints: step {step} is saved before {notice.kind.value}; ending with {EVICTED}")
+            self._report(
+                f"checkpoints: step {step} is saved before {notice.kind.value}; ending with {EVICTED}"
+            )
             raise SystemExit(EVICTED)
 
     def due(self, step: int, *, samples: int = 0) -> bool:

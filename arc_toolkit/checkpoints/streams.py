@@ -66,7 +66,9 @@ class DigestedFile(io.RawIOBase):
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         self._check()
-        position = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._end}[whence]
+        position = (
+            offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._end}[whence]
+        )
         if position < 0:
             raise ValueError(f"a position is a number from 0 on, not {position}")
         self._position = position
@@ -76,8 +78,12 @@ class DigestedFile(io.RawIOBase):
         """All of it, or an exception."""
         self._check()
         content = memoryview(data)
-        content = content.cast("B") if content.nbytes else memoryview(b"")  # what is empty cannot be cast
-        while self._position > self._end and len(content):  # as in any file, the gap is filled with zeros
+        content = (
+            content.cast("B") if content.nbytes else memoryview(b"")
+        )  # what is empty cannot be cast
+        while self._position > self._end and len(
+            content
+        ):  # as in any file, the gap is filled with zeros
             gap, self._position = self._position - self._end, self._end
             self._put(memoryview(bytes(min(gap, BLOCK))))
             self._position += gap - min(gap, BLOCK)
@@ -88,7 +94,9 @@ class DigestedFile(io.RawIOBase):
         """Write the rest. An exception if any of it could not be written; the file is closed in any case."""
         if self.closed:
             return
-        if self._process != os.getpid():  # threads do not survive a fork, and the file is the parent's
+        if (
+            self._process != os.getpid()
+        ):  # threads do not survive a fork, and the file is the parent's
             self._close_handle()
             return
         try:
@@ -120,7 +128,11 @@ class DigestedFile(io.RawIOBase):
     @property
     def trouble(self) -> OSError | None:
         """What the disk did not take."""
-        return self._error if isinstance(self._error, OSError) and self._error.errno != errno.ECANCELED else None
+        return (
+            self._error
+            if isinstance(self._error, OSError) and self._error.errno != errno.ECANCELED
+            else None
+        )
 
     def is_unchanged(self) -> bool:
         """Whether the file is still what was written here, so that its digests hold."""
@@ -188,7 +200,9 @@ class DigestedFile(io.RawIOBase):
 
     def _start_helper(self) -> None:
         self._helpers += 1
-        with suppress(RuntimeError):  # too many threads, or Python is ending: the caller does all of it
+        with suppress(
+            RuntimeError
+        ):  # too many threads, or Python is ending: the caller does all of it
             start_new_thread(self._help, ())
 
     def _help(self) -> None:

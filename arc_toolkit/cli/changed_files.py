@@ -20,12 +20,18 @@ def _summed(rows: Sequence[ReportedFinding], settings: Collection[str]) -> list[
     for row in rows:
         finding = row.finding
         is_setting = finding.rule in settings and finding.reason
-        key = (finding.rule, finding.severity, finding.reason, finding.applied) if is_setting else id(row)
+        key = (
+            (finding.rule, finding.severity, finding.reason, finding.applied)
+            if is_setting
+            else id(row)
+        )
         groups.setdefault(key, []).append(row)
     summed = []
     for first, *more in groups.values():
         if more:
-            count = f"the same at {len(more)} more place{'s' * (len(more) > 1)} (--verbose shows them)"
+            count = (
+                f"the same at {len(more)} more place{'s' * (len(more) > 1)} (--verbose shows them)"
+            )
             finding = replace(first.finding, reason=f"{first.finding.reason}; {count}")
             first = replace(first, finding=finding)
         summed.append(first)
@@ -79,7 +85,9 @@ class ChangedFiles:
         if not problems:
             self._show(result, new)
         shown = [row for row in rows if self._is_shown(row, named)]
-        self._reporter.findings(shown if self._console.verbose else _summed(shown, self._settings), beside=True)
+        self._reporter.findings(
+            shown if self._console.verbose else _summed(shown, self._settings), beside=True
+        )
         if result.refused:
             self._console.warn(f"{result.path} is not changed: {result.refused}")
         elif named and not (result.changed or new or shown):
@@ -112,7 +120,9 @@ class ChangedFiles:
         elif self._mode == "diff":
             # As bytes: a diff has to apply, also of a file that is not UTF-8.
             sys.stdout.flush()
-            sys.stdout.buffer.write(self._colored(diff(result, new)).encode(errors="surrogateescape"))
+            sys.stdout.buffer.write(
+                self._colored(diff(result, new)).encode(errors="surrogateescape")
+            )
         else:
             verb = "wrote" if self._mode == "write" else "would change"
             for name in [*([result.path] if result.changed else []), *(path for path, _ in new)]:
@@ -125,5 +135,6 @@ class ChangedFiles:
         colors = {"+": "green", "-": "red", "@": "cyan"}
         lines = diff.splitlines(keepends=True)
         return "".join(
-            style(line.rstrip("\n"), colors[line[0]]) + "\n" if line[:1] in colors else line for line in lines
+            style(line.rstrip("\n"), colors[line[0]]) + "\n" if line[:1] in colors else line
+            for line in lines
         )

@@ -6,8 +6,8 @@ import argparse
 
 from arc_toolkit.cli.console import Console
 from arc_toolkit.cli.patch_options import add_common
-from arc_toolkit.edit.discover import CODE_ENDINGS, ENDINGS
-from arc_toolkit.edit.edits import SkipCause
+from arc_toolkit.edit.files.discover import CODE_ENDINGS, ENDINGS
+from arc_toolkit.edit.files.edits import SkipCause
 from arc_toolkit.findings import FileResult
 
 EPILOG = """\

@@ -40,9 +40,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=list(ACTIONS), help=actions)
     parser.add_argument("folder", metavar="DIR|URL", help="the folder or the URL of the store")
     parser.add_argument(
-        "--format", choices=["table", "json"], default="table", help="of the result (default: table)"
+        "--format",
+        choices=["table", "json"],
+        default="table",
+        help="of the result (default: table)",
     )
-    parser.add_argument("--keep", type=int, default=3, metavar="N", help="prune: how many to keep (default: 3)")
+    parser.add_argument(
+        "--keep", type=int, default=3, metavar="N", help="prune: how many to keep (default: 3)"
+    )
     parser.add_argument(
         "-y", "--yes", action="store_true", help="prune: delete; otherwise only show what would be"
     )
@@ -53,7 +58,9 @@ def run(args: argparse.Namespace, console: Console) -> int:
     from arc_toolkit.checkpoints.shelf import Shelf
 
     if args.keep < 2:
-        raise ArcError(f"--keep {args.keep}: keep at least 2, because the newest may turn out to be damaged")
+        raise ArcError(
+            f"--keep {args.keep}: keep at least 2, because the newest may turn out to be damaged"
+        )
     remote = _remote(args.folder)
     if remote is not None:
         if args.action == "resume":
@@ -181,7 +188,10 @@ def _prune(
 
 
 def _show(
-    entries: list[Checkpoint | Damage], states: list[Damage | None], args: argparse.Namespace, console: Console
+    entries: list[Checkpoint | Damage],
+    states: list[Damage | None],
+    args: argparse.Namespace,
+    console: Console,
 ) -> None:
     rows = [_row(entry, state) for entry, state in zip(entries, states, strict=True)]
     if args.format == "json":
@@ -193,7 +203,8 @@ def _show(
 
     columns = ("step", "created", "reason", "bytes", "state")
     cells = [
-        ["" if row[name] is None else printable(str(row[name])) for name in (*columns, "folder")] for row in rows
+        ["" if row[name] is None else printable(str(row[name])) for name in (*columns, "folder")]
+        for row in rows
     ]
     console.out(table([name.upper() for name in (*columns, "folder")], cells, right=(0, 3)))
 

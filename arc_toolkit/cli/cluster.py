@@ -86,15 +86,28 @@ class Subparser(argparse.ArgumentParser):
 
 def overview() -> str:
     """What `arc-toolkit cluster` alone prints."""
-    rows = [f"  {name:<17} {summary}\n{'':20}{example}" for name, (_, summary, example) in SUBCOMMANDS.items()]
+    rows = [
+        f"  {name:<17} {summary}\n{'':20}{example}"
+        for name, (_, summary, example) in SUBCOMMANDS.items()
+    ]
     return "\n".join(
-        ["arc-toolkit cluster SUBCOMMAND:", "", *rows, "", "`arc-toolkit cluster SUBCOMMAND --help` explains one."]
+        [
+            "arc-toolkit cluster SUBCOMMAND:",
+            "",
+            *rows,
+            "",
+            "`arc-toolkit cluster SUBCOMMAND --help` explains one.",
+        ]
     )
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = "example:\n  arc-toolkit cluster preflight --cluster my-aks --resource-group my-rg"
-    subparsers = parser.add_subparsers(dest="subcommand", metavar="SUBCOMMAND", parser_class=Subparser)
+    parser.epilog = (
+        "example:\n  arc-toolkit cluster preflight --cluster my-aks --resource-group my-rg"
+    )
+    subparsers = parser.add_subparsers(
+        dest="subcommand", metavar="SUBCOMMAND", parser_class=Subparser
+    )
     for name, (module, summary, _) in SUBCOMMANDS.items():
         subparsers.add_parser(
             name,

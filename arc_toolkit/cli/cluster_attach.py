@@ -50,10 +50,14 @@ def run(args: argparse.Namespace, console: Console) -> int:
     computes = list_computes(session, workspace)
     same_name = [row for row in computes if str(row.get("name", "")).lower() == args.name.lower()]
     if same_name and not attached(same_name, cluster):
-        raise ArcError(f"the workspace {workspace.name} has another compute {args.name!r}: choose another name")
+        raise ArcError(
+            f"the workspace {workspace.name} has another compute {args.name!r}: choose another name"
+        )
     operations.cluster_resource(session, cluster)
     if operations.find(session, cluster) is None:
-        console.warn(f"the AzureML extension is not installed on {cluster.name}: Azure will probably refuse this")
+        console.warn(
+            f"the AzureML extension is not installed on {cluster.name}: Azure will probably refuse this"
+        )
     verb = "change the compute" if same_name else "attach"
     who = "no identity"
     if attachment.system_identity:
@@ -72,6 +76,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
     )
     if done is None:
         return OK
-    console.out(f"attached {done['name']} ({done['provisioningState']}), namespace {done['namespace']}")
+    console.out(
+        f"attached {done['name']} ({done['provisioningState']}), namespace {done['namespace']}"
+    )
     console.note(f"jobs go there with `compute: azureml:{done['name']}`")
     return OK

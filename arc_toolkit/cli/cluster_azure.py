@@ -20,8 +20,14 @@ def where_text(*, workspace: bool) -> str:
     """For the end of --help: what is used instead of an option."""
     rows = []
     for what, source in SOURCES.items():
-        ways = [*source.variables, *([f"`az configure --defaults {source.key}=...`"] if source.key else [])]
-        ways += {"subscription": ["`az account set`"], "workspace's resource group": [_SAME_GROUP]}.get(what, [])
+        ways = [
+            *source.variables,
+            *([f"`az configure --defaults {source.key}=...`"] if source.key else []),
+        ]
+        ways += {
+            "subscription": ["`az account set`"],
+            "workspace's resource group": [_SAME_GROUP],
+        }.get(what, [])
         if workspace or not source.of_workspace:
             rows.append(f"  {source.option:<27} {', '.join(ways)}")
     return "\n".join(
@@ -52,7 +58,9 @@ def add_change_options(parser: argparse.ArgumentParser) -> None:
     """--dry-run and --yes."""
     group = parser.add_argument_group("changing things")
     group.add_argument(
-        "--dry-run", action="store_true", help="print exactly the request that would be sent, send nothing"
+        "--dry-run",
+        action="store_true",
+        help="print exactly the request that would be sent, send nothing",
     )
     group.add_argument("-y", "--yes", action="store_true", help="do not ask")
 
@@ -73,7 +81,9 @@ def session(resolver: Resolver, console: Console) -> Session:
     return azure_session.open_session(resolver.az.cloud)
 
 
-def send(args: argparse.Namespace, call: Callable[[], _T], look: str, console: Console) -> _T | None:
+def send(
+    args: argparse.Namespace, call: Callable[[], _T], look: str, console: Console
+) -> _T | None:
     """Ask, send and wait. None if the answer was no, or if a dry run printed the request instead."""
     if not args.dry_run:
         if not args.yes and not console.ask("send it?"):

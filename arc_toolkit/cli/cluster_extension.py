@@ -22,8 +22,14 @@ DEFAULT_NAME = "azureml"
 # Name -> what it does, and more options of the example
 ACTIONS = {
     "show": ("show version, health and settings of the AzureML extension", ""),
-    "install": ("install the AzureML extension on an AKS cluster, for training", " --spot --dry-run"),
-    "update": ("change settings or version of the AzureML extension", " --skip-resource-validation --dry-run"),
+    "install": (
+        "install the AzureML extension on an AKS cluster, for training",
+        " --spot --dry-run",
+    ),
+    "update": (
+        "change settings or version of the AzureML extension",
+        " --skip-resource-validation --dry-run",
+    ),
 }
 
 # Settings whose change touches jobs that run now; `az k8s-extension update` asks about the same ones.
@@ -31,10 +37,14 @@ _TOUCHES_JOBS = (extension.NODE_SELECTOR, extension.TRAINING, "installNvidiaDevi
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = "example:\n  arc-toolkit cluster extension show --cluster my-aks --resource-group my-rg"
+    parser.epilog = (
+        "example:\n  arc-toolkit cluster extension show --cluster my-aks --resource-group my-rg"
+    )
     subparsers = parser.add_subparsers(dest="action", metavar="show|install|update", required=True)
     for action, (summary, extra) in ACTIONS.items():
-        sub = subparsers.add_parser(action, help=summary, description=summary[0].upper() + summary[1:] + ".")
+        sub = subparsers.add_parser(
+            action, help=summary, description=summary[0].upper() + summary[1:] + "."
+        )
         cluster_azure.add_options(sub, workspace=False)
         if action == "show":
             sub.add_argument("--format", choices=["text", "json"], default="text")
@@ -52,8 +62,12 @@ def _add_setting_options(parser: argparse.ArgumentParser, *, installing: bool) -
     group = parser.add_argument_group("settings")
     switch = argparse.BooleanOptionalAction
     on = " (default: on)" if installing else ""
-    group.add_argument("--training", action=switch, help=f"run training jobs: {extension.TRAINING}{on}")
-    group.add_argument("--volcano", action=switch, help=f"install the Volcano scheduler: {extension.VOLCANO}{on}")
+    group.add_argument(
+        "--training", action=switch, help=f"run training jobs: {extension.TRAINING}{on}"
+    )
+    group.add_argument(
+        "--volcano", action=switch, help=f"install the Volcano scheduler: {extension.VOLCANO}{on}"
+    )
     group.add_argument(
         "--skip-resource-validation",
         action=switch,
@@ -77,13 +91,19 @@ def _add_setting_options(parser: argparse.ArgumentParser, *, installing: bool) -
         metavar="TAINT",
         help=f"KEY=VALUE:EFFECT or KEY:EFFECT that job pods shall tolerate; {extension.TOLERATION} is UNDOCUMENTED",
     )
-    group.add_argument("--set", **REPEATED, metavar="KEY=VALUE", help="any other setting of the extension")
+    group.add_argument(
+        "--set", **REPEATED, metavar="KEY=VALUE", help="any other setting of the extension"
+    )
     if installing:
-        group.add_argument("--name", default=DEFAULT_NAME, help="name of the extension (default: %(default)s)")
+        group.add_argument(
+            "--name", default=DEFAULT_NAME, help="name of the extension (default: %(default)s)"
+        )
     train = f" (default: {extension.DEFAULT_TRAIN})" if installing else ""
     group.add_argument("--release-train", metavar="NAME", help=f"stable or preview{train}")
     group.add_argument(
-        "--extension-version", metavar="VERSION", help="pin this version; without it minor upgrades are automatic"
+        "--extension-version",
+        metavar="VERSION",
+        help="pin this version; without it minor upgrades are automatic",
     )
 
 
@@ -91,7 +111,12 @@ def run(args: argparse.Namespace, console: Console) -> int:
     resolver = cluster_azure.resolver(args)
     cluster = resolver.cluster(args.cluster_type)
     if args.action == "show":
-        return _show(cluster_azure.session(resolver, console), cluster, console, as_json=args.format == "json")
+        return _show(
+            cluster_azure.session(resolver, console),
+            cluster,
+            console,
+            as_json=args.format == "json",
+        )
     installing = args.action == "install"
     settings = extension.chosen_settings(
         {
@@ -106,7 +131,10 @@ def run(args: argparse.Namespace, console: Console) -> int:
         raise ArcError(_arc_refusal(cluster, args.name, settings))
     texts = [extension.SPOT_TOLERATION] * args.spot + args.toleration
     options = extension.PlanOptions(
-        settings, [Toleration.parse(text) for text in texts], args.release_train, args.extension_version
+        settings,
+        [Toleration.parse(text) for text in texts],
+        args.release_train,
+        args.extension_version,
     )
     session = cluster_azure.session(resolver, console)
     console.progress("reading the cluster from Azure")
@@ -114,17 +142,27 @@ def run(args: argparse.Namespace, console: Console) -> int:
     if installing:
         resource = operations.cluster_resource(session, cluster)
         _check_provider(session, cluster)
-        plan = extension.plan_install(cluster, resource, operations.find(session, cluster), args.name, options)
+        plan = extension.plan_install(
+            cluster, resource, operations.find(session, cluster), args.name, options
+        )
     else:
         plan = extension.plan_update(cluster, operations.find(session, cluster), options)
     if plan is None:
-        console.out(f"nothing to change: the AzureML extension on {cluster.name} has these settings already")
+        console.out(
+            f"nothing to change: the AzureML extension on {cluster.name} has these settings already"
+        )
         return OK
     _show_plan(plan, console, updating=not installing)
     done = cluster_azure.send(
         args,
         lambda: operations.change(
-            session, cluster, plan.name, plan.body, console.progress, installing=installing, dry_run=args.dry_run
+            session,
+            cluster,
+            plan.name,
+            plan.body,
+            console.progress,
+            installing=installing,
+            dry_run=args.dry_run,
         ),
         "arc-toolkit cluster extension show",
         console,
@@ -139,7 +177,11 @@ def _show(session: Session, cluster: Cluster, console: Console, *, as_json: bool
     item = operations.find(session, cluster)
     health = extension.health(item) if item else None
     if as_json:
-        payload = {"cluster": cluster.resource_id, "healthy": bool(health and health.ok), "extension": item}
+        payload = {
+            "cluster": cluster.resource_id,
+            "healthy": bool(health and health.ok),
+            "extension": item,
+        }
         console.out(document("cluster-extension", payload))
         return OK if health and health.ok else FOUND
     if item is None or health is None:

@@ -30,7 +30,11 @@ def run(args: argparse.Namespace, console: Console) -> int:
     def look() -> int:
         present = live_types.read(client)
         members = snapshot.sized_nodes(
-            client, assumptions, node_options.tolerations_of(args), args.architecture, console.progress
+            client,
+            assumptions,
+            node_options.tolerations_of(args),
+            args.architecture,
+            console.progress,
         )
         checked = fits.check(present, members)
         console.clear_progress()

@@ -57,9 +57,14 @@ SORTS: dict[str, Callable[[Row], Any]] = {
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     parser.add_argument(
-        "--by", choices=["group", "node"], default="group", help="one row per group (default) or node"
+        "--by",
+        choices=["group", "node"],
+        default="group",
+        help="one row per group (default) or node",
     )
-    parser.add_argument("--sort", choices=list(SORTS), default="name", help="amounts sort largest first (name)")
+    parser.add_argument(
+        "--sort", choices=list(SORTS), default="name", help="amounts sort largest first (name)"
+    )
     parser.add_argument("--label", **REPEATED, metavar="KEY", help="a column with this label")
     live.add_look_options(parser)
 
@@ -72,18 +77,28 @@ def run(args: argparse.Namespace, console: Console) -> int:
     by_node = args.by == "node"
 
     def look() -> int:
-        nodes = snapshot.sized_nodes(client, assumptions, tolerations, args.architecture, console.progress)
+        nodes = snapshot.sized_nodes(
+            client, assumptions, tolerations, args.architecture, console.progress
+        )
         rows = make_rows(nodes, _types(client, console), by_node=by_node, labels=args.label)
         rows.sort(key=SORTS[args.sort])
         console.clear_progress()
-        console.out(_json(rows) if args.format == "json" else table_text(rows, by_node=by_node, labels=args.label))
+        console.out(
+            _json(rows)
+            if args.format == "json"
+            else table_text(rows, by_node=by_node, labels=args.label)
+        )
         return OK
 
     return live.watch(client, console, look) if args.watch else look()
 
 
 def make_rows(
-    nodes: Sequence[Candidate], types: Sequence[InstanceTypeSpec], *, by_node: bool, labels: Sequence[str]
+    nodes: Sequence[Candidate],
+    types: Sequence[InstanceTypeSpec],
+    *,
+    by_node: bool,
+    labels: Sequence[str],
 ) -> list[Row]:
     """One row for each node, or for the nodes of one size, pool and state."""
     groups: dict[tuple[str, ...], list[Candidate]] = {}
@@ -115,14 +130,25 @@ def _types(client: Client, console: Console) -> list[InstanceTypeSpec]:
 
 
 def _row(
-    group: Sequence[Candidate], types: Sequence[InstanceTypeSpec], by_node: bool, labels: Sequence[str]
+    group: Sequence[Candidate],
+    types: Sequence[InstanceTypeSpec],
+    by_node: bool,
+    labels: Sequence[str],
 ) -> Row:
     node, unusable = group[0].node, group[0].unusable
-    cpu = _levels(min((sized.schedulable for sized in group), key=lambda schedulable: schedulable.cpu_m))
-    memory = _levels(min((sized.schedulable for sized in group), key=lambda schedulable: schedulable.memory))
+    cpu = _levels(
+        min((sized.schedulable for sized in group), key=lambda schedulable: schedulable.cpu_m)
+    )
+    memory = _levels(
+        min((sized.schedulable for sized in group), key=lambda schedulable: schedulable.memory)
+    )
     counts: list[tuple[str, int]] = []
     for kind in types:
-        taken = [sized.schedulable.how_many_of(kind)[0] for sized in group if kind.selects(sized.node.labels)]
+        taken = [
+            sized.schedulable.how_many_of(kind)[0]
+            for sized in group
+            if kind.selects(sized.node.labels)
+        ]
         fewest = min(taken, default=0)
         if fewest and (unusable is None or not unusable.why.keeps_jobs_off):
             counts.append((kind.name, fewest))
@@ -153,7 +179,9 @@ def _levels(schedulable: Schedulable) -> dict[str, Amount]:
     }
     amounts = {}
     for name, kind in kinds.items():
-        lines = [(line, 1 if line.is_level else -1) for line in schedulable.lines if line.kind is kind]
+        lines = [
+            (line, 1 if line.is_level else -1) for line in schedulable.lines if line.kind is kind
+        ]
         amounts[name] = (
             sum(sign * line.cpu_m for line, sign in lines),
             sum(sign * line.memory for line, sign in lines),
@@ -171,7 +199,13 @@ def table_text(rows: Sequence[Row], *, by_node: bool, labels: Sequence[str]) -> 
 
     first = ["NODE", "SIZE", "POOL"] if by_node else ["SIZE", "POOL", "NODES"]
     amounts = ["CAPACITY", "ALLOCATABLE", "DAEMONSETS", "RESERVED", "SCHEDULABLE"]
-    headers = [*first, *amounts, "GPUS", *(key.rpartition("/")[2].upper() for key in labels), "TYPES THAT FIT"]
+    headers = [
+        *first,
+        *amounts,
+        "GPUS",
+        *(key.rpartition("/")[2].upper() for key in labels),
+        "TYPES THAT FIT",
+    ]
     lines = []
     for row in rows:
         names = [row.name, row.size, row.pool] if by_node else [row.size, row.pool, str(row.nodes)]
@@ -204,7 +238,10 @@ def _json(rows: Sequence[Row]) -> str:
             "size": row.size,
             "pool": row.pool,
             "nodes": row.nodes,
-            **{key: {"cpu_m": cpu_m, "memory_bytes": memory} for key, (cpu_m, memory) in row.amounts.items()},
+            **{
+                key: {"cpu_m": cpu_m, "memory_bytes": memory}
+                for key, (cpu_m, memory) in row.amounts.items()
+            },
             "gpus": row.gpus,
             "left_out": str(row.unusable) if row.unusable else None,
             "instance_types": [{"name": name, "per_node": count} for name, count in row.types],

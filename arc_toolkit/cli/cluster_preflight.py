@@ -46,7 +46,10 @@ def run(args: argparse.Namespace, console: Console) -> int:
     server = None
     if args.only != "cluster":
         azure = preflight_facts.azure_side(
-            resolver, args.cluster_type, lambda: cluster_azure.session(resolver, console), console.progress
+            resolver,
+            args.cluster_type,
+            lambda: cluster_azure.session(resolver, console),
+            console.progress,
         )
     if args.only != "azure":
         try:
@@ -86,7 +89,13 @@ def _text(rows: list[Check], fixes: list[str | None], console: Console) -> str:
 
 def _json(rows: list[Check], fixes: list[str | None]) -> str:
     content = [
-        {"name": check.name, "side": check.side, "state": check.state, "reason": check.reason, "fix": fix}
+        {
+            "name": check.name,
+            "side": check.side,
+            "state": check.state,
+            "reason": check.reason,
+            "fix": fix,
+        }
         for check, fix in zip(rows, fixes, strict=True)
     ]
     return document("cluster-preflight", {"summary": _counts(rows), "checks": content})

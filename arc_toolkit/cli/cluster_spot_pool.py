@@ -27,12 +27,22 @@ FORMATS = ("text", "az", "arm", "bicep", "terraform")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="name of the pool: at most 12 lower-case letters and digits")
+    parser.add_argument(
+        "name", metavar="NAME", help="name of the pool: at most 12 lower-case letters and digits"
+    )
     pool = parser.add_argument_group("the pool")
-    pool.add_argument("--size", required=True, metavar="NAME", help="VM size, such as Standard_D64s_v5")
-    pool.add_argument("--min", type=int, default=0, metavar="N", help="fewest nodes (default: %(default)s)")
-    pool.add_argument("--max", type=int, default=4, metavar="N", help="most nodes (default: %(default)s)")
-    pool.add_argument("--count", type=int, metavar="N", help="nodes to start with (default: as --min)")
+    pool.add_argument(
+        "--size", required=True, metavar="NAME", help="VM size, such as Standard_D64s_v5"
+    )
+    pool.add_argument(
+        "--min", type=int, default=0, metavar="N", help="fewest nodes (default: %(default)s)"
+    )
+    pool.add_argument(
+        "--max", type=int, default=4, metavar="N", help="most nodes (default: %(default)s)"
+    )
+    pool.add_argument(
+        "--count", type=int, metavar="N", help="nodes to start with (default: as --min)"
+    )
     pool.add_argument(
         "--eviction-policy",
         choices=EVICTION_POLICIES,
@@ -45,11 +55,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="DOLLARS",
         help="per hour; -1 is at most the on-demand price, and no eviction because of the price (default)",
     )
-    pool.add_argument("--label", **REPEATED, metavar="KEY=VALUE", help="label of its nodes; repeat for more")
     pool.add_argument(
-        "--taint", **REPEATED, metavar="KEY=VALUE:EFFECT", help="taint beside AKS's own; repeat for more"
+        "--label", **REPEATED, metavar="KEY=VALUE", help="label of its nodes; repeat for more"
     )
-    pool.add_argument("--zone", **REPEATED, metavar="N", help="availability zone 1, 2 or 3; repeat for more")
+    pool.add_argument(
+        "--taint",
+        **REPEATED,
+        metavar="KEY=VALUE:EFFECT",
+        help="taint beside AKS's own; repeat for more",
+    )
+    pool.add_argument(
+        "--zone", **REPEATED, metavar="N", help="availability zone 1, 2 or 3; repeat for more"
+    )
     for option in FIXED_OPTIONS:
         pool.add_argument(f"--{option}", help=argparse.SUPPRESS)
     parser.add_argument(
@@ -86,7 +103,9 @@ def run(args: argparse.Namespace, console: Console) -> int:
         zones=args.zone,
     )
     if args.cluster_type != "managedClusters":
-        raise ArcError("an Arc cluster has no node pools in Azure: spot pools are for AKS (managedClusters)")
+        raise ArcError(
+            "an Arc cluster has no node pools in Azure: spot pools are for AKS (managedClusters)"
+        )
     resolver = cluster_azure.resolver(args)
     for note in pool.notes:
         console.warn(note)
@@ -104,13 +123,17 @@ def run(args: argparse.Namespace, console: Console) -> int:
     _show(pool, cluster, console)
     done = cluster_azure.send(
         args,
-        lambda: add_pool(session, cluster, pool.name, pool_body(pool), console.progress, dry_run=args.dry_run),
+        lambda: add_pool(
+            session, cluster, pool.name, pool_body(pool), console.progress, dry_run=args.dry_run
+        ),
         f"az aks nodepool show --cluster-name {cluster.name} --name {pool.name}",
         console,
     )
     if done is not None:
         console.out(f"added the spot pool {pool.name} to {cluster.name}")
-        console.note("AzureML jobs do not tolerate its taint by themselves: see `arc-toolkit cluster preflight`")
+        console.note(
+            "AzureML jobs do not tolerate its taint by themselves: see `arc-toolkit cluster preflight`"
+        )
     return OK
 
 

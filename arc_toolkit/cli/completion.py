@@ -36,7 +36,9 @@ def _actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for inner in action.choices.values():
-                getattr(inner, "load", lambda: None)()  # those of `cluster` are filled when they are needed
+                getattr(
+                    inner, "load", lambda: None
+                )()  # those of `cluster` are filled when they are needed
                 actions += _actions(inner)
     return actions
 
@@ -51,8 +53,12 @@ def _words(actions: list[argparse.Action]) -> list[str]:
 
 
 def _bash(words: dict[str, list[str]], values: dict[str, list[str]]) -> str:
-    cases = "\n".join(f"    {name}) words='{' '.join(options)}' ;;" for name, options in words.items())
-    choices = "\n".join(f"    '{place}') words='{' '.join(options)}' ;;" for place, options in values.items())
+    cases = "\n".join(
+        f"    {name}) words='{' '.join(options)}' ;;" for name, options in words.items()
+    )
+    choices = "\n".join(
+        f"    '{place}') words='{' '.join(options)}' ;;" for place, options in values.items()
+    )
     return f"""\
 _arc_toolkit() {{
   local current="${{COMP_WORDS[COMP_CWORD]}}" words=''
@@ -72,7 +78,8 @@ complete -o filenames -F _arc_toolkit arc-toolkit
 
 def _fish(words: dict[str, list[str]]) -> str:
     lines = [
-        f"complete -c arc-toolkit -n __fish_use_subcommand -a {name} -d '{COMMANDS[name][1]}'" for name in words
+        f"complete -c arc-toolkit -n __fish_use_subcommand -a {name} -d '{COMMANDS[name][1]}'"
+        for name in words
     ]
     for name, options in words.items():
         lines += [

@@ -89,7 +89,9 @@ def apply(parser: argparse.ArgumentParser, command: str, words: Sequence[str]) -
     return config
 
 
-def show(config: Config, parser: argparse.ArgumentParser, command: str, words: Sequence[str]) -> str:
+def show(
+    config: Config, parser: argparse.ArgumentParser, command: str, words: Sequence[str]
+) -> str:
     """What holds for this command, and where each value comes from: for `--show-config`."""
     from arc_toolkit.output.table import table
 
@@ -119,7 +121,10 @@ def show(config: Config, parser: argparse.ArgumentParser, command: str, words: S
     names = {action.dest: name for name, action in actions.items()}
     for folder, values in config.folders.items():
         place = os.path.relpath(folder)
-        rows += [(f"{names[dest]} (in {place})", _shown(value), config.path) for dest, value in values.items()]
+        rows += [
+            (f"{names[dest]} (in {place})", _shown(value), config.path)
+            for dest, value in values.items()
+        ]
     return table(("OPTION", "VALUE", "FROM"), rows)
 
 
@@ -128,7 +133,7 @@ def show(config: Config, parser: argparse.ArgumentParser, command: str, words: S
 
 def _sections(path: str) -> dict[str, Any]:
     """The tables of a file; of pyproject.toml those below [tool.arc-toolkit]."""
-    from arc_toolkit.files import read_bytes
+    from arc_toolkit.file_io import read_bytes
 
     data = read_bytes(path)
     pyproject = os.path.basename(path) == PYPROJECT
@@ -180,7 +185,9 @@ def _read_folders(
     config: Config, folders: dict[str, Any], section: str, actions: dict[str, argparse.Action]
 ) -> None:
     if section not in FOLDER_COMMANDS:
-        raise ArcError(f"{config.path}: [{section}.{FOLDERS}]: only {' and '.join(FOLDER_COMMANDS)} have folders")
+        raise ArcError(
+            f"{config.path}: [{section}.{FOLDERS}]: only {' and '.join(FOLDER_COMMANDS)} have folders"
+        )
     base = os.path.dirname(os.path.abspath(config.path))
     for folder in folders:
         values = _table(folders, folder, config.path)
@@ -188,14 +195,20 @@ def _read_folders(
         known = config.folders.setdefault(os.path.normpath(os.path.join(base, folder)), {})
         for name, value in values.items():
             _check_option(config, name, place, actions)
-            known[actions[name].dest] = _value(actions[name], value, f"{config.path}: [{place}] {name}")
+            known[actions[name].dest] = _value(
+                actions[name], value, f"{config.path}: [{place}] {name}"
+            )
 
 
-def _check_option(config: Config, name: str, section: str, actions: dict[str, argparse.Action]) -> None:
+def _check_option(
+    config: Config, name: str, section: str, actions: dict[str, argparse.Action]
+) -> None:
     if name in _NEVER:
         raise ArcError(f"{config.path}: [{section}] `{name}` is only for the command line")
     if name not in actions:
-        raise ArcError(f"{config.path}: [{section}] has no option `{name}`{_near(name, list(actions))}")
+        raise ArcError(
+            f"{config.path}: [{section}] has no option `{name}`{_near(name, list(actions))}"
+        )
 
 
 def _value(action: argparse.Action, value: Any, place: str) -> Any:
@@ -235,7 +248,9 @@ def _chain(
     for number, word in enumerate(words):
         if word in subcommands:
             inner = subcommands[word]
-            getattr(inner, "load", lambda: None)()  # those of `cluster` are filled when they are needed
+            getattr(
+                inner, "load", lambda: None
+            )()  # those of `cluster` are filled when they are needed
             yield from _chain(inner, word, words[number + 1 :])
             return
 
@@ -256,10 +271,14 @@ def _option(words: Sequence[str], option: str) -> str | None:
     return None
 
 
-def _given(parser: argparse.ArgumentParser, actions: dict[str, argparse.Action], words: Sequence[str]) -> set[str]:
+def _given(
+    parser: argparse.ArgumentParser, actions: dict[str, argparse.Action], words: Sequence[str]
+) -> set[str]:
     """Where the command line has something to say: its options, and those that exclude each other with them."""
     written = {word.partition("=")[0] for word in words}
-    given = {action.dest for action in actions.values() if written.intersection(action.option_strings)}
+    given = {
+        action.dest for action in actions.values() if written.intersection(action.option_strings)
+    }
     for group in parser._mutually_exclusive_groups:
         rivals = {action.dest for action in group._group_actions}
         if given & rivals:

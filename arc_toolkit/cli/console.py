@@ -14,7 +14,15 @@ from typing import TextIO
 
 from arc_toolkit.errors import ArcError
 
-_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
+_CODES = {
+    "bold": "1",
+    "dim": "2",
+    "red": "31",
+    "green": "32",
+    "yellow": "33",
+    "blue": "34",
+    "cyan": "36",
+}
 
 
 def wants_color(choice: str, stream: TextIO) -> bool:
@@ -78,7 +86,9 @@ class Console:
         if self.has_progress:
             self._last_progress = now
             self._progress_shown = True
-            sys.stderr.write(f"\r\x1b[2K{text[: _columns() - 1]}")  # a line that wraps could not be overwritten
+            sys.stderr.write(
+                f"\r\x1b[2K{text[: _columns() - 1]}"
+            )  # a line that wraps could not be overwritten
             sys.stderr.flush()
 
     def clear_progress(self) -> None:

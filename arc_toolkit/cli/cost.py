@@ -32,16 +32,27 @@ examples:
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     what = parser.add_argument_group("the job")
-    what.add_argument("--sku", required=True, metavar="NAME", help="VM size, such as Standard_NC24ads_A100_v4")
     what.add_argument(
-        "--region", default=DEFAULT_REGION, metavar="NAME", help="of the prices (default: %(default)s)"
+        "--sku", required=True, metavar="NAME", help="VM size, such as Standard_NC24ads_A100_v4"
     )
-    what.add_argument("--nodes", type=int, default=1, metavar="N", help="nodes that all must run (default: 1)")
+    what.add_argument(
+        "--region",
+        default=DEFAULT_REGION,
+        metavar="NAME",
+        help="of the prices (default: %(default)s)",
+    )
+    what.add_argument(
+        "--nodes", type=int, default=1, metavar="N", help="nodes that all must run (default: 1)"
+    )
     what.add_argument("--hours", required=True, metavar="N", help="hours of work without evictions")
     what.add_argument(
-        "--share", metavar="SHARE", help="workers of a whole, half, quarter or 1/N of a VM instead of nodes"
+        "--share",
+        metavar="SHARE",
+        help="workers of a whole, half, quarter or 1/N of a VM instead of nodes",
     )
-    what.add_argument("--save", default="15s", metavar="TIME", help="time of one save (default: %(default)s)")
+    what.add_argument(
+        "--save", default="15s", metavar="TIME", help="time of one save (default: %(default)s)"
+    )
     what.add_argument(
         "--restart",
         default="60s",
@@ -54,10 +65,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="RATE",
         help="per node and hour: 5%%, or a band of Azure such as 5-10%% or 20+%%",
     )
-    rates.add_argument("--history", metavar="FILE", help="measured: what `diagnose --cluster --watch` recorded")
+    rates.add_argument(
+        "--history", metavar="FILE", help="measured: what `diagnose --cluster --watch` recorded"
+    )
     rates.add_argument("--pool", metavar="NAME", help="with --history: only this node pool")
     rates.add_argument(
-        "--from-azure", action="store_true", help="rate and spot price from Azure Resource Graph, signed in"
+        "--from-azure",
+        action="store_true",
+        help="rate and spot price from Azure Resource Graph, signed in",
     )
     rates.add_argument(
         "--together",
@@ -66,7 +81,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="nodes of the job that are evicted at once, on average (default: 1)",
     )
-    rates.add_argument("--no-notice", action="store_true", help="no eviction notice is used for a save")
+    rates.add_argument(
+        "--no-notice", action="store_true", help="no eviction notice is used for a save"
+    )
     rates.add_argument(
         "--notice",
         default="30s",
@@ -84,22 +101,36 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="SHARE:TIME",
         help="capacity is missing after this share of evictions, for this time on average: 10%%:2h",
     )
-    rates.add_argument("--fallback", metavar="TIME", help="go on demand after waiting this long for spot")
+    rates.add_argument(
+        "--fallback", metavar="TIME", help="go on demand after waiting this long for spot"
+    )
     money = parser.add_argument_group("prices")
-    money.add_argument("--prices", metavar="FILE", help="your own: CSV with size, region, tier, price")
     money.add_argument(
-        "--spot-price", metavar="PRICE", help="per VM and hour, or as a share of dedicated: 0.45 or 20%%"
+        "--prices", metavar="FILE", help="your own: CSV with size, region, tier, price"
+    )
+    money.add_argument(
+        "--spot-price",
+        metavar="PRICE",
+        help="per VM and hour, or as a share of dedicated: 0.45 or 20%%",
     )
     money.add_argument("--low-priority-price", metavar="PRICE", help="the same for low priority")
     result = parser.add_argument_group("result")
-    result.add_argument("--simulate", type=int, metavar="N", help="simulate N runs and show how they differ")
-    result.add_argument("--seed", type=int, default=0, metavar="S", help="of the simulation (default: 0)")
     result.add_argument(
-        "--deadline", metavar="TIME", help="the cheapest mix of spot and on demand that meets it with 95%%"
+        "--simulate", type=int, metavar="N", help="simulate N runs and show how they differ"
+    )
+    result.add_argument(
+        "--seed", type=int, default=0, metavar="S", help="of the simulation (default: 0)"
+    )
+    result.add_argument(
+        "--deadline",
+        metavar="TIME",
+        help="the cheapest mix of spot and on demand that meets it with 95%%",
     )
     result.add_argument("--explain", action="store_true", help="show the formulas in numbers")
     result.add_argument("--format", choices=["table", "json", "html"], default="table")
-    result.add_argument("-o", "--output", default="-", metavar="FILE", help="default: standard output")
+    result.add_argument(
+        "-o", "--output", default="-", metavar="FILE", help="default: standard output"
+    )
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
@@ -125,7 +156,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     if args.output == "-":
         console.out(text, end="")
     else:
-        from arc_toolkit.files import write_atomic
+        from arc_toolkit.file_io import write_atomic
 
         write_atomic(Path(args.output), text)
         console.note(f"wrote {args.output}")
@@ -152,7 +183,9 @@ def report_of(args: argparse.Namespace, console: Console) -> CostReport:
     if args.simulate is not None and not 1 <= args.simulate <= MOST_RUNS:
         raise ArcError(f"--simulate {args.simulate}: use 1 to {MOST_RUNS:,} runs")
     console.progress("simulating")
-    report = cost_report.build_cost(size, args.region, job, rate, known, runs=args.simulate or 0, seed=args.seed)
+    report = cost_report.build_cost(
+        size, args.region, job, rate, known, runs=args.simulate or 0, seed=args.seed
+    )
     report.share = use
     if args.deadline:
         spot, dedicated = known.get(prices.Tier.SPOT), known.get(prices.Tier.DEDICATED)
@@ -178,7 +211,9 @@ def report_of(args: argparse.Namespace, console: Console) -> CostReport:
             f"use --together {min(rate.together, job.nodes):.2g}"
         )
     if rate.open_end:
-        report.warnings.append(f"{rate.text}: the band has no upper end, and its lower end is computed with")
+        report.warnings.append(
+            f"{rate.text}: the band has no upper end, and its lower end is computed with"
+        )
     return report
 
 
@@ -192,7 +227,9 @@ def job_of(args: argparse.Namespace) -> tuple[TrainingJob, list[str]]:
         hours = float(str(args.hours).removesuffix("h"))
     except ValueError:
         raise ArcError(f"--hours {args.hours}: use a number of hours such as 40") from None
-    save, restart, notice = (seconds(f"--{name}", getattr(args, name)) for name in ("save", "restart", "notice"))
+    save, restart, notice = (
+        seconds(f"--{name}", getattr(args, name)) for name in ("save", "restart", "notice")
+    )
     notes = []
     noticed = 0.0
     if not args.no_notice:
@@ -213,7 +250,9 @@ def job_of(args: argparse.Namespace) -> tuple[TrainingJob, list[str]]:
             f"assumed: {args.notice_works} of the evictions are announced in time for a save "
             "(--notice-works, --no-notice)"
         )
-    return TrainingJob(hours * 3600, args.nodes, 0.0, save, restart, noticed, missing_of(args)), notes
+    return TrainingJob(
+        hours * 3600, args.nodes, 0.0, save, restart, noticed, missing_of(args)
+    ), notes
 
 
 def missing_of(args: argparse.Namespace) -> MissingCapacity:
@@ -222,7 +261,9 @@ def missing_of(args: argparse.Namespace) -> MissingCapacity:
     fallback = seconds("--fallback", args.fallback) if args.fallback else None
     if not args.missing:
         if fallback is not None:
-            raise ArcError("--fallback goes with --missing SHARE:TIME: otherwise spot capacity is always there")
+            raise ArcError(
+                "--fallback goes with --missing SHARE:TIME: otherwise spot capacity is always there"
+            )
         return MissingCapacity()
     portion, colon, lasts = args.missing.partition(":")
     if not colon:
@@ -230,7 +271,9 @@ def missing_of(args: argparse.Namespace) -> MissingCapacity:
     return MissingCapacity(share("--missing", portion), seconds("--missing", lasts), fallback)
 
 
-def rate_of(args: argparse.Namespace, size: str, console: Console) -> tuple[EvictionRate, VmPrice | None]:
+def rate_of(
+    args: argparse.Namespace, size: str, console: Console
+) -> tuple[EvictionRate, VmPrice | None]:
     """The eviction rate from the one source that was named, and the spot price if Azure was asked."""
     from arc_toolkit.checkpoints.interval import EVICTIONS_PER_HOUR
     from arc_toolkit.cost.eviction_rates import EvictionRate, parse_rate
@@ -266,7 +309,9 @@ def history_rate(path: str, pool: str | None) -> EvictionRate:
     until = facts.read_at or time.time()
     lives = list(node_lives(facts.nodes, facts.events, since=since, until=until, pool=pool))
     if not lives:
-        raise ArcError(f"--history {path}: no spot node{f' of pool {pool}' if pool else ''} was recorded")
+        raise ArcError(
+            f"--history {path}: no spot node{f' of pool {pool}' if pool else ''} was recorded"
+        )
     return measured_rate(lives, path)
 
 
@@ -282,28 +327,41 @@ def azure_rate(size: str, region: str) -> tuple[EvictionRate, VmPrice | None]:
 
     facts = spot_facts(azure_session.open_session(read_az_defaults(os.environ).cloud), size, region)
     rate = parse_rate(facts.rate if "%" in facts.rate else f"{facts.rate}%", "Azure Resource Graph")
-    price = VmPrice(facts.price, "USD", date.today(), "Azure Resource Graph") if facts.price else None
+    price = (
+        VmPrice(facts.price, "USD", date.today(), "Azure Resource Graph") if facts.price else None
+    )
     return rate, price
 
 
-def prices_of(args: argparse.Namespace, size: str, azure_price: VmPrice | None) -> Mapping[Tier, VmPrice]:
+def prices_of(
+    args: argparse.Namespace, size: str, azure_price: VmPrice | None
+) -> Mapping[Tier, VmPrice]:
     from arc_toolkit.cost import prices
     from arc_toolkit.cost.prices import Tier, VmPrice
-    from arc_toolkit.files import read_text
+    from arc_toolkit.file_io import read_text
 
-    own = prices.read_prices(read_text(Path(args.prices)).splitlines(), args.prices) if args.prices else {}
+    own = (
+        prices.read_prices(read_text(Path(args.prices)).splitlines(), args.prices)
+        if args.prices
+        else {}
+    )
     known = prices.prices_of(size, args.region, [own, prices.shipped_prices()])
     if azure_price:
         known[Tier.SPOT] = azure_price
         prices.check_currency(size, known)
     dedicated = known.get(Tier.DEDICATED)
-    for tier, option in ((Tier.SPOT, args.spot_price), (Tier.LOW_PRIORITY, args.low_priority_price)):
+    for tier, option in (
+        (Tier.SPOT, args.spot_price),
+        (Tier.LOW_PRIORITY, args.low_priority_price),
+    ):
         if option is None:
             continue
         name = f"--{tier.value}-price"
         if option.endswith("%"):
             if dedicated is None:
-                raise ArcError(f"{name} {option}: the dedicated price is unknown: use --prices FILE or an amount")
+                raise ArcError(
+                    f"{name} {option}: the dedicated price is unknown: use --prices FILE or an amount"
+                )
             amount = share(name, option) * dedicated.amount
         else:
             try:
@@ -313,7 +371,9 @@ def prices_of(args: argparse.Namespace, size: str, azure_price: VmPrice | None) 
                     f"{name} {option}: use a price per hour such as 0.45, or a share such as 20%"
                 ) from None
         if not 0 < amount < prices.HIGHEST_PRICE:
-            raise ArcError(f"{name} {option}: a price is more than 0 and less than {prices.HIGHEST_PRICE:,}")
+            raise ArcError(
+                f"{name} {option}: a price is more than 0 and less than {prices.HIGHEST_PRICE:,}"
+            )
         known[tier] = VmPrice(amount, dedicated.currency if dedicated else "USD", None, name)
     return known
 

@@ -39,23 +39,39 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="folder, zip, log, glob, - (standard input), az://CONTAINER/PREFIX, azureml:JOB, saved kubectl JSON, "
         "or tables of Container Insights",
     )
-    saved = parser.add_argument_group("objects of the cluster (saved with `kubectl get ... -A -o json`)")
+    saved = parser.add_argument_group(
+        "objects of the cluster (saved with `kubectl get ... -A -o json`)"
+    )
     for what in ("pods", "nodes", "events"):
         saved.add_argument(
-            f"--{what}", metavar="FILE", action="append", default=[], help=f"saved {what}; - reads stdin"
+            f"--{what}",
+            metavar="FILE",
+            action="append",
+            default=[],
+            help=f"saved {what}; - reads stdin",
         )
     live = parser.add_argument_group("a live cluster")
-    live.add_argument("--cluster", action="store_true", help="read pods, nodes and events from the cluster")
-    live.add_argument("--context", metavar="NAME", help="context of the kubeconfig (default: the current one)")
     live.add_argument(
-        "--kubeconfig", metavar="FILE", help="kubeconfig to use (default: $KUBECONFIG or ~/.kube/config)"
+        "--cluster", action="store_true", help="read pods, nodes and events from the cluster"
+    )
+    live.add_argument(
+        "--context", metavar="NAME", help="context of the kubeconfig (default: the current one)"
+    )
+    live.add_argument(
+        "--kubeconfig",
+        metavar="FILE",
+        help="kubeconfig to use (default: $KUBECONFIG or ~/.kube/config)",
     )
     live.add_argument("--as", dest="as_user", metavar="USER", help="impersonate this user")
     live.add_argument(
-        "--watch", action="store_true", help="with --cluster and --history: record until interrupted"
+        "--watch",
+        action="store_true",
+        help="with --cluster and --history: record until interrupted",
     )
     live.add_argument(
-        "--history", metavar="FILE", help="SQLite file of recorded evidence; clusters keep events for an hour"
+        "--history",
+        metavar="FILE",
+        help="SQLite file of recorded evidence; clusters keep events for an hour",
     )
     live.add_argument(
         "--retention",
@@ -79,7 +95,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     out.add_argument("--job", metavar="NAME", help="one job in detail, by name or run id")
     out.add_argument("--format", choices=FORMATS, default="table", help="default: table")
     out.add_argument(
-        "-o", "--output", metavar="FILE", default="-", help="write to this file instead of standard output"
+        "-o",
+        "--output",
+        metavar="FILE",
+        default="-",
+        help="write to this file instead of standard output",
     )
     out.add_argument(
         "--fail-on",
@@ -109,12 +129,17 @@ def run(args: argparse.Namespace, console: Console) -> int:
         from arc_toolkit.diagnosis import recorder
 
         recorder.watch(
-            _connect(args, console), args.history, args.retention, recovery, console.note, console.detail
+            _connect(args, console),
+            args.history,
+            args.retention,
+            recovery,
+            console.note,
+            console.detail,
         )
         return OK
     from arc_toolkit.diagnosis import report as reports
     from arc_toolkit.diagnosis.report_words import summary
-    from arc_toolkit.files import collector_paused
+    from arc_toolkit.file_io import collector_paused
 
     begin = time.perf_counter()
     with collector_paused():  # 4 to 9 % of the CPU with 10,000 logs
@@ -131,12 +156,24 @@ def run(args: argparse.Namespace, console: Console) -> int:
 
 def _check(args: argparse.Namespace) -> None:
     if args.watch and not (args.cluster and args.history):
-        raise ArcError("--watch records the events of a cluster: it needs --cluster and --history FILE")
+        raise ArcError(
+            "--watch records the events of a cluster: it needs --cluster and --history FILE"
+        )
     if not args.cluster and (args.context or args.kubeconfig or args.as_user):
         raise ArcError("--context, --kubeconfig and --as select a cluster: they need --cluster")
-    inputs = (args.sources, args.cluster, args.pods, args.nodes, args.events, args.history, args.metrics)
+    inputs = (
+        args.sources,
+        args.cluster,
+        args.pods,
+        args.nodes,
+        args.events,
+        args.history,
+        args.metrics,
+    )
     if not any(inputs):
-        raise ArcError("nothing to diagnose: pass a folder of logs, --cluster, --history or saved kubectl JSON")
+        raise ArcError(
+            "nothing to diagnose: pass a folder of logs, --cluster, --history or saved kubectl JSON"
+        )
     files = [*args.pods, *args.nodes, *args.events, *args.metrics]
     if [*args.sources, *files].count("-") > 1:
         raise ArcError("standard input can be read only once, but - is used more than once")
@@ -163,7 +200,10 @@ def _inventory(args: argparse.Namespace, console: Console) -> Inventory:
             from arc_toolkit.diagnosis.sources import azureml_jobs
 
             inventories.add_remote(
-                azureml_jobs.list_logs(source, args.workspace, args.resource_group, args.subscription), inventory
+                azureml_jobs.list_logs(
+                    source, args.workspace, args.resource_group, args.subscription
+                ),
+                inventory,
             )
         else:
             inventories.add(source, inventory)
@@ -185,7 +225,9 @@ def _report(args: argparse.Namespace, console: Console, inventory: Inventory) ->
             f"{workers.read_here} logs could be read by this process only ({workers.problem}): use folders that every "
             "node has, and nodes that have what is needed for az://"
         )
-    stats = Stats(len(scans), inventory.seen, sum(scan.size for scan in scans), skipped=inventory.counts)
+    stats = Stats(
+        len(scans), inventory.seen, sum(scan.size for scan in scans), skipped=inventory.counts
+    )
     prs_evidence, stats.prs_files = collect.read_prs(inventory)
     facts = _facts(args, console, inventory)
     has_pods = any(part.pods for part in facts)
@@ -194,7 +236,9 @@ def _report(args: argparse.Namespace, console: Console, inventory: Inventory) ->
     # To find nothing in what was read is a result.
     if not (scans or stats.prs_files or facts or args.metrics):
         raise ArcError(_nothing(inventory))
-    return report.build(scans, facts, prs_evidence, restarts, inventory.skipped, stats, release=True)
+    return report.build(
+        scans, facts, prs_evidence, restarts, inventory.skipped, stats, release=True
+    )
 
 
 def _workers(args: argparse.Namespace, console: Console, inventory: Inventory) -> RayWorkers | None:
@@ -222,7 +266,9 @@ def _facts(args: argparse.Namespace, console: Console, inventory: Inventory) -> 
 
     facts = collect.read_kubernetes(inventory)
     facts += [
-        collect.read_named(path, what) for what in ("pods", "nodes", "events") for path in getattr(args, what)
+        collect.read_named(path, what)
+        for what in ("pods", "nodes", "events")
+        for path in getattr(args, what)
     ]
     if args.history:
         from arc_toolkit.diagnosis import history
@@ -288,7 +334,9 @@ def _render(report: DiagnosisReport, args: argparse.Namespace, console: Console)
 
     if args.format == "table":
         style = console.style if args.output == "-" else report_text.plain
-        return report_text.detail(report, style) if args.job else report_text.overview(report, style)
+        return (
+            report_text.detail(report, style) if args.job else report_text.overview(report, style)
+        )
     writers = {
         "json": report_formats.to_json,
         "csv": report_formats.to_csv,
@@ -306,7 +354,7 @@ def _emit(text: str, args: argparse.Namespace, console: Console) -> None:
         return
     from pathlib import Path
 
-    from arc_toolkit.files import write_atomic
+    from arc_toolkit.file_io import write_atomic
 
     write_atomic(Path(args.output), text + "\n")
     console.note(f"wrote {args.output}")

@@ -30,26 +30,45 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)  # also of folders
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
-    parser.add_argument("arguments", nargs="*", metavar="ARGS", help="the script's own arguments, after --")
-    parser.add_argument("-f", "--file", metavar="FILE", help="the script, run as __main__ in every worker")
     parser.add_argument(
-        "-u", "--uri", metavar="ray://HEAD:10001", help="the Ray cluster (default: a Ray on this machine)"
+        "arguments", nargs="*", metavar="ARGS", help="the script's own arguments, after --"
+    )
+    parser.add_argument(
+        "-f", "--file", metavar="FILE", help="the script, run as __main__ in every worker"
+    )
+    parser.add_argument(
+        "-u",
+        "--uri",
+        metavar="ray://HEAD:10001",
+        help="the Ray cluster (default: a Ray on this machine)",
     )
     parser.add_argument("-m", "--max-cluster-size", type=int, metavar="N", help="most workers")
-    parser.add_argument("--min", type=int, default=1, metavar="N", help="least workers (default: 1)")
-    parser.add_argument("--cpus", type=float, default=1, metavar="N", help="per worker (default: 1)")
-    parser.add_argument("--gpus", type=float, default=0, metavar="N", help="per worker (default: 0)")
+    parser.add_argument(
+        "--min", type=int, default=1, metavar="N", help="least workers (default: 1)"
+    )
+    parser.add_argument(
+        "--cpus", type=float, default=1, metavar="N", help="per worker (default: 1)"
+    )
+    parser.add_argument(
+        "--gpus", type=float, default=0, metavar="N", help="per worker (default: 0)"
+    )
     parser.add_argument(
         "-d",
         "--working-dir",
         metavar="DIR",
         help="sent to every node; FILE may be relative to it (default: the folder of the script)",
     )
-    parser.add_argument("--env", **REPEATED, metavar="K=V", help="a variable for the script; repeat for more")
-    parser.add_argument("--name", metavar="NAME", help="of the run, for --attach and --stop (default: made up)")
+    parser.add_argument(
+        "--env", **REPEATED, metavar="K=V", help="a variable for the script; repeat for more"
+    )
+    parser.add_argument(
+        "--name", metavar="NAME", help="of the run, for --attach and --stop (default: made up)"
+    )
     existing = parser.add_mutually_exclusive_group()
     existing.add_argument("--attach", metavar="NAME", help="look at a run that is going on")
-    existing.add_argument("--stop", metavar="NAME", help="end a run after a save, and wait for that")
+    existing.add_argument(
+        "--stop", metavar="NAME", help="end a run after a save, and wait for that"
+    )
     saves = parser.add_argument_group("checkpoints")
     saves.add_argument(
         "--checkpoints",
@@ -91,8 +110,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="whose metadata service the nodes ask (default: auto)",
     )
     where.add_argument("--metadata", metavar="URL", help="the address of the metadata service")
-    where.add_argument("--notice-dir", metavar="DIR", help="a file here with the ID of a Ray node is its notice")
-    parser.add_argument("--format", choices=["text", "json"], default="text", help="of events (default: text)")
+    where.add_argument(
+        "--notice-dir", metavar="DIR", help="a file here with the ID of a Ray node is its notice"
+    )
+    parser.add_argument(
+        "--format", choices=["text", "json"], default="text", help="of events (default: text)"
+    )
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
@@ -139,7 +162,7 @@ def _config(args: argparse.Namespace) -> tuple[RunConfig, str]:
     from arc_toolkit.durations import parse_seconds
     from arc_toolkit.elastic.run_config import RunConfig
     from arc_toolkit.elastic.script_imports import imported_modules
-    from arc_toolkit.files import read_text
+    from arc_toolkit.file_io import read_text
 
     if not args.file or args.max_cluster_size is None:
         raise ArcError("-f FILE and -m N are needed, or --attach NAME, or --stop NAME")
@@ -154,7 +177,9 @@ def _config(args: argparse.Namespace) -> tuple[RunConfig, str]:
     if not 0 <= args.efficiency <= 1:
         raise ArcError(f"--efficiency {args.efficiency:g}: use a share from 0 to 1")
     if args.name and not _NAME.fullmatch(args.name):
-        raise ArcError(f"--name {args.name!r}: use letters, digits, - _ and ., with a letter or digit first")
+        raise ArcError(
+            f"--name {args.name!r}: use letters, digits, - _ and ., with a letter or digit first"
+        )
     if args.working_dir and not os.path.isdir(args.working_dir):
         raise ArcError(f"-d {args.working_dir}: no such folder")
     # As in AdaptDL, the script is named relative to the working folder, if it is there.
@@ -164,7 +189,9 @@ def _config(args: argparse.Namespace) -> tuple[RunConfig, str]:
     modules = imported_modules(read_text(script), args.file)
     working_dir = os.path.abspath(args.working_dir or os.path.dirname(script))
     if os.path.commonpath([script, working_dir]) != working_dir:
-        raise ArcError(f"{args.file} is not in the working folder {working_dir}: set -d to a folder above it")
+        raise ArcError(
+            f"{args.file} is not in the working folder {working_dir}: set -d to a folder above it"
+        )
     times = {}
     for option in ("checkpoint_timeout", "cluster_rescale_timeout"):
         try:
@@ -266,13 +293,19 @@ def _show(status: dict[str, Any], args: argparse.Namespace, console: Console) ->
 
     console.clear_progress()
     if "silent" in status:
-        console.note(f"the controller has not answered for {status['silent']:.0f} s; Ray may be starting it again")
+        console.note(
+            f"the controller has not answered for {status['silent']:.0f} s; Ray may be starting it again"
+        )
         return
     for rank, text in status["output"]:
         console.out(text if rank == 0 else f"[{rank}] {text}")
     for event in status["events"]:
-        words = [f"{name}={value}" for name, value in event.items() if name not in ("time", "event")]
-        console.note(" ".join([f"arc-toolkit-elastic {utc(event['time'])} {event['event']}", *words]))
+        words = [
+            f"{name}={value}" for name, value in event.items() if name not in ("time", "event")
+        ]
+        console.note(
+            " ".join([f"arc-toolkit-elastic {utc(event['time'])} {event['event']}", *words])
+        )
     if status["code"] is None:
         console.progress(_status_line(status["state"]))
 
@@ -295,7 +328,9 @@ def _status_line(state: dict[str, Any]) -> str:
 
 
 def _summary_line(summary: dict[str, Any]) -> str:
-    lost = ", ".join(f"{cause} {seconds:.1f} s" for cause, seconds in summary["seconds_lost"].items())
+    lost = ", ".join(
+        f"{cause} {seconds:.1f} s" for cause, seconds in summary["seconds_lost"].items()
+    )
     verb = "trained" if summary["steps"] else "no steps were reported, its ranks ran"
     return (
         f"{summary['outcome']}: {verb} {summary['seconds_trained']:.1f} s of {summary['seconds']:.1f} s "

@@ -24,8 +24,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="VMs that Azure may take away, for a fraction of the price (default: dedicated)",
     )
-    parser.add_argument("--name", required=True, help="name of the compute: `compute: azureml:NAME` in jobs")
-    parser.add_argument("--size", required=True, metavar="NAME", help="VM size, such as Standard_DS3_v2")
+    parser.add_argument(
+        "--name", required=True, help="name of the compute: `compute: azureml:NAME` in jobs"
+    )
+    parser.add_argument(
+        "--size", required=True, metavar="NAME", help="VM size, such as Standard_DS3_v2"
+    )
     parser.add_argument(
         "--max",
         type=int,
@@ -41,12 +45,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="how long a node without a job stays (default: %(default)s)",
     )
     parser.add_argument("--format", choices=["yaml", "python"], default="yaml")
-    parser.add_argument("-o", "--output", default="-", metavar="FILE", help="default: standard output")
+    parser.add_argument(
+        "-o", "--output", default="-", metavar="FILE", help="default: standard output"
+    )
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
     from arc_toolkit.azure.aml_compute import FORMATS, AmlComputeCluster
-    from arc_toolkit.files import write_atomic
+    from arc_toolkit.file_io import write_atomic
 
     cluster = AmlComputeCluster(args.name, args.size, args.low_priority, args.max, args.idle)
     text = FORMATS[args.format](cluster)

@@ -34,7 +34,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     node_options.add_options(parser)
     live.add_options(parser, source=True)
     types = parser.add_argument_group("which types")
-    types.add_argument("--share", **REPEATED, metavar="SHARE", help="whole, half, quarter or 1/N (default: whole)")
+    types.add_argument(
+        "--share", **REPEATED, metavar="SHARE", help="whole, half, quarter or 1/N (default: whole)"
+    )
     types.add_argument(
         "--size",
         **REPEATED,
@@ -49,9 +51,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="with {cpu} {memory} {gpu} {gpus} {size} {pool} {share} {n} (default: %(default)s)",
     )
     types.add_argument(
-        "--node-selector", default="auto", metavar="auto|none|KEY=VALUE", help="auto: the size's label (default)"
+        "--node-selector",
+        default="auto",
+        metavar="auto|none|KEY=VALUE",
+        help="auto: the size's label (default)",
     )
-    types.add_argument("--merge", action="store_true", help="types of one name become one that fits on every node")
+    types.add_argument(
+        "--merge", action="store_true", help="types of one name become one that fits on every node"
+    )
     result = parser.add_argument_group("result")
     result.add_argument("--format", choices=["yaml", "list", "json", "table"], default="yaml")
     result.add_argument(
@@ -66,7 +73,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="for spot nodes: also write the compute's namespace with the annotation that lets its pods onto them",
     )
-    result.add_argument("--explain", action="store_true", help="show the waterfall from nominal to share")
+    result.add_argument(
+        "--explain", action="store_true", help="show the waterfall from nominal to share"
+    )
     result.add_argument(
         "--check",
         nargs="?",
@@ -84,9 +93,15 @@ def run(args: argparse.Namespace, console: Console) -> int:
     client = live.connect(args, console) if args.from_cluster or args.apply else None
     if client and args.check == live.DRIFT:
         return live.check(args, client, console)
-    selection = live.collect(args, client, console) if client and args.from_cluster else node_options.collect(args)
+    selection = (
+        live.collect(args, client, console)
+        if client and args.from_cluster
+        else node_options.collect(args)
+    )
     if selection is None:
-        raise ArcError("say which nodes: --sku NAME, --nodes FILE (`kubectl get nodes -o json`) or --from-cluster")
+        raise ArcError(
+            "say which nodes: --sku NAME, --nodes FILE (`kubectl get nodes -o json`) or --from-cluster"
+        )
     requests: list[Share | Size] = [Share.parse(text) for text in args.share]
     requests += [Size.parse(text) for text in args.size]
     on_spot = spot_notes(selection, args.spot_namespace)
@@ -105,7 +120,9 @@ def run(args: argparse.Namespace, console: Console) -> int:
         anywhere=args.yes,
         present=live.made_here(present),
     )
-    types, refused, notes = generate(selection.groups, requests or [Share(1)], selection.assumptions, choices)
+    types, refused, notes = generate(
+        selection.groups, requests or [Share(1)], selection.assumptions, choices
+    )
     selection.notes += notes + type_notes(types, selection.groups, args.node_selector)
     selection.notes += on_spot
     report(selection, refused, console)
@@ -128,7 +145,7 @@ def spot_namespace(args: argparse.Namespace) -> str:
     """The manifest of `--spot-namespace`, empty without it; spot nodes are then tolerated, and types made for them."""
     if args.spot_namespace is None:
         return ""
-    from arc_toolkit.edit.yaml_writer import file_text
+    from arc_toolkit.edit.yaml.writer import file_text
     from arc_toolkit.kube.default_tolerations import namespace_manifest
     from arc_toolkit.kube.taints import SPOT_TAINT
 
@@ -222,10 +239,15 @@ def text_of(types: list[InstanceType], namespace: str, selection: Selection, for
 
 
 def write(
-    types: list[InstanceType], namespace: str, selection: Selection, output: str, form: str, console: Console
+    types: list[InstanceType],
+    namespace: str,
+    selection: Selection,
+    output: str,
+    form: str,
+    console: Console,
 ) -> None:
     """To a folder (one file per type) or to one file; nothing is in place before all of it is written."""
-    from arc_toolkit.files import make_folder, write_all
+    from arc_toolkit.file_io import make_folder, write_all
 
     if not output:
         raise ArcError("-o: use a folder, a file or -")
@@ -233,7 +255,9 @@ def write(
     if target.suffix in (".yaml", ".yml", ".json") and not target.is_dir():
         form = "json" if target.suffix == ".json" and form == "yaml" else form
         if form == "table" or (form == "json") != (target.suffix == ".json"):
-            raise ArcError(f"-o {target}: a .json file gets --format json; a .yaml file yaml or list")
+            raise ArcError(
+                f"-o {target}: a .json file gets --format json; a .yaml file yaml or list"
+            )
         files = {target: text_of(types, namespace, selection, form)}
     else:
         if form != "yaml":
@@ -257,10 +281,12 @@ def check_folder(types: list[InstanceType], namespace: str, folder: Path, consol
     """Compare a folder with what would be written now."""
     import difflib
 
-    from arc_toolkit.files import read_text
+    from arc_toolkit.file_io import read_text
 
     if not folder.is_dir():
-        raise ArcError(f"--check {folder}: not a folder with one file per type, as -o FOLDER writes it")
+        raise ArcError(
+            f"--check {folder}: not a folder with one file per type, as -o FOLDER writes it"
+        )
     expected = folder_files(types, namespace)
     marks = [path for path in sorted(folder.glob("*.y*ml")) if path.is_file()]
     present = {path.name: read_text(path) for path in marks if path.name in expected or _ours(path)}
@@ -286,7 +312,7 @@ def check_folder(types: list[InstanceType], namespace: str, folder: Path, consol
 
 def _ours(path: Path) -> bool:
     """Whether this tool made the file; others may lie in the folder too."""
-    from arc_toolkit.files import read_bytes
+    from arc_toolkit.file_io import read_bytes
     from arc_toolkit.sizing.instance_types import MANAGED_BY
 
     return f'{MANAGED_BY}: "arc-toolkit"'.encode() in read_bytes(path)

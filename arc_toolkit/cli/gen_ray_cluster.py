@@ -30,22 +30,39 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cloud", required=True, choices=["azure", "aws", "gcp", "kubernetes"])
     parser.add_argument("--name", required=True, help="name of the cluster")
     parser.add_argument("--max", type=int, required=True, metavar="N", help="most workers")
-    parser.add_argument("--min", type=int, default=0, metavar="N", help="least workers (default: 0)")
     parser.add_argument(
-        "--idle", type=int, default=5, metavar="MINUTES", help="how long a worker without work stays (default: 5)"
+        "--min", type=int, default=0, metavar="N", help="least workers (default: 0)"
+    )
+    parser.add_argument(
+        "--idle",
+        type=int,
+        default=5,
+        metavar="MINUTES",
+        help="how long a worker without work stays (default: 5)",
     )
     vms = parser.add_argument_group("VMs: azure, aws, gcp")
-    vms.add_argument("--size", default="", metavar="NAME", help="of workers: VM size, instance or machine type")
-    vms.add_argument("--head-size", default="", metavar="NAME", help="of the head (default: 4 vCPUs)")
+    vms.add_argument(
+        "--size", default="", metavar="NAME", help="of workers: VM size, instance or machine type"
+    )
+    vms.add_argument(
+        "--head-size", default="", metavar="NAME", help="of the head (default: 4 vCPUs)"
+    )
     vms.add_argument("--region", default="", metavar="NAME", help="such as westeurope or us-east-1")
     vms.add_argument("--zone", default="", metavar="NAMES", help="zones with commas (gcp: needed)")
     vms.add_argument(
-        "--resource-group", default="", metavar="NAME", help="azure (default: the name of the cluster and -rg)"
+        "--resource-group",
+        default="",
+        metavar="NAME",
+        help="azure (default: the name of the cluster and -rg)",
     )
     vms.add_argument("--project", default="", metavar="ID", help="gcp: needed")
     vms.add_argument("--disk", type=int, metavar="GIB", help="the disk of a VM (default: 128)")
-    vms.add_argument("--data-disk", type=int, metavar="GIB", help="aws, gcp: one more at /data of a worker")
-    vms.add_argument("--vm-image", default="", metavar="IMAGE", help="of the VMs, an Ubuntu with cloud-init")
+    vms.add_argument(
+        "--data-disk", type=int, metavar="GIB", help="aws, gcp: one more at /data of a worker"
+    )
+    vms.add_argument(
+        "--vm-image", default="", metavar="IMAGE", help="of the VMs, an Ubuntu with cloud-init"
+    )
     pods = parser.add_argument_group("what a worker has: kubernetes, gcp, aws")
     pods.add_argument("--cpus", type=int, metavar="N", help="CPUs (not for aws)")
     pods.add_argument("--gpus", type=int, metavar="N", help="GPUs; the image then has CUDA")
@@ -63,13 +80,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="at /share, for checkpoints: SERVER:/PATH of an NFS; kubernetes: a PersistentVolumeClaim",
     )
     every.add_argument(
-        "--image", default="", help="container image (default: rayproject/ray for --ray and --python)"
+        "--image",
+        default="",
+        help="container image (default: rayproject/ray for --ray and --python)",
     )
     every.add_argument(
-        "--ray", default="", metavar="VERSION", help=f"of Ray (default: the one installed here, or {RAY})"
+        "--ray",
+        default="",
+        metavar="VERSION",
+        help=f"of Ray (default: the one installed here, or {RAY})",
     )
     every.add_argument(
-        "--python", default="", metavar="VERSION", help="of Python (default: the one that runs this)"
+        "--python",
+        default="",
+        metavar="VERSION",
+        help="of Python (default: the one that runs this)",
     )
     every.add_argument(
         "--arc-toolkit",
@@ -78,12 +103,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="what pip installs as arc-toolkit: a name, a URL, a wheel here; none: it is in the image "
         "(default: %(default)s)",
     )
-    every.add_argument("--pip", **REPEATED, metavar="PACKAGE", help="what pip installs too; repeat for more")
-    parser.add_argument("-o", "--output", default="-", metavar="FILE", help="default: standard output")
+    every.add_argument(
+        "--pip", **REPEATED, metavar="PACKAGE", help="what pip installs too; repeat for more"
+    )
+    parser.add_argument(
+        "-o", "--output", default="-", metavar="FILE", help="default: standard output"
+    )
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
-    from arc_toolkit.files import write_atomic
+    from arc_toolkit.file_io import write_atomic
     from arc_toolkit.placement.ray_clusters import definition
 
     plan, wheels = _plan(args)
@@ -93,10 +122,16 @@ def run(args: argparse.Namespace, console: Console) -> int:
         console.out(text, end="")
     else:
         write_atomic(Path(args.output), text)
-        then = f"kubectl apply -f {args.output}" if plan.cloud == "kubernetes" else f"ray up {args.output}"
+        then = (
+            f"kubectl apply -f {args.output}"
+            if plan.cloud == "kubernetes"
+            else f"ray up {args.output}"
+        )
         console.note(f"wrote {args.output}; next: {then}")
     if not plan.image:
-        console.note(f"clients need Ray {plan.ray} and Python {plan.python} too, as the nodes have them")
+        console.note(
+            f"clients need Ray {plan.ray} and Python {plan.python} too, as the nodes have them"
+        )
     return OK
 
 

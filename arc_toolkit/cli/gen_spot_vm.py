@@ -21,9 +21,15 @@ then: vm/spot-vm.sh create; vm/spot-vm.sh upload src/; vm/spot-vm.sh evict; vm/s
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     parser.add_argument("--name", required=True, help="name of the VM")
-    parser.add_argument("--size", required=True, metavar="NAME", help="VM size, such as Standard_D8s_v5")
-    parser.add_argument("--region", required=True, metavar="NAME", help="Azure region, such as westeurope")
-    parser.add_argument("--command", default="", metavar="TEXT", help="what trains, as a shell command")
+    parser.add_argument(
+        "--size", required=True, metavar="NAME", help="VM size, such as Standard_D8s_v5"
+    )
+    parser.add_argument(
+        "--region", required=True, metavar="NAME", help="Azure region, such as westeurope"
+    )
+    parser.add_argument(
+        "--command", default="", metavar="TEXT", help="what trains, as a shell command"
+    )
     parser.add_argument(
         "--container", default="", metavar="IMAGE", help="run it in this container image, by Docker"
     )
@@ -33,7 +39,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="with --container: the folder in it that is kept on the disk of the VM (default: %(default)s)",
     )
-    parser.add_argument("--image", default="Ubuntu2204", help="image of the VM (default: %(default)s)")
+    parser.add_argument(
+        "--image", default="Ubuntu2204", help="image of the VM (default: %(default)s)"
+    )
     parser.add_argument(
         "--resource-group",
         default="",
@@ -58,7 +66,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, console: Console) -> int:
     from arc_toolkit.azure.spot_pool import parse_price
     from arc_toolkit.azure.spot_vm import SpotVm, files
-    from arc_toolkit.files import make_folder, write_all
+    from arc_toolkit.file_io import make_folder, write_all
     from arc_toolkit.sizing.vm_sizes import lookup
 
     vm = SpotVm(

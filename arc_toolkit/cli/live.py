@@ -31,21 +31,37 @@ def add_options(parser: argparse.ArgumentParser, *, source: bool = False) -> Non
     """Which cluster, and as whom; with `source` also the option that says to use one."""
     group = parser.add_argument_group("which cluster")
     if source:
-        group.add_argument("--from-cluster", action="store_true", help="size for the nodes of a live cluster")
-    group.add_argument("--context", metavar="NAME", help="context of the kubeconfig (default: the current one)")
+        group.add_argument(
+            "--from-cluster", action="store_true", help="size for the nodes of a live cluster"
+        )
     group.add_argument(
-        "--kubeconfig", metavar="FILE", help="default: $KUBECONFIG, ~/.kube/config, or the pod's account"
+        "--context", metavar="NAME", help="context of the kubeconfig (default: the current one)"
     )
-    group.add_argument("--as", dest="as_user", metavar="USER", help="act with the rights of this user")
+    group.add_argument(
+        "--kubeconfig",
+        metavar="FILE",
+        help="default: $KUBECONFIG, ~/.kube/config, or the pod's account",
+    )
+    group.add_argument(
+        "--as", dest="as_user", metavar="USER", help="act with the rights of this user"
+    )
 
 
 def add_look_options(parser: argparse.ArgumentParser) -> None:
     """What `cluster nodes` and `cluster instance-types` share."""
-    parser.add_argument("--reserve", metavar="5%|QUANTITY", help="the extension's reservation (5%%)")
-    parser.add_argument("--tolerate", **REPEATED, metavar="KEY[=VALUE]", help="a taint that your jobs tolerate")
-    parser.add_argument("--architecture", default="amd64", choices=["amd64", "arm64"], help="of your jobs (amd64)")
+    parser.add_argument(
+        "--reserve", metavar="5%|QUANTITY", help="the extension's reservation (5%%)"
+    )
+    parser.add_argument(
+        "--tolerate", **REPEATED, metavar="KEY[=VALUE]", help="a taint that your jobs tolerate"
+    )
+    parser.add_argument(
+        "--architecture", default="amd64", choices=["amd64", "arm64"], help="of your jobs (amd64)"
+    )
     parser.add_argument("--format", choices=["table", "json"], default="table")
-    parser.add_argument("--watch", action="store_true", help="again whenever a node changes, until Ctrl-C")
+    parser.add_argument(
+        "--watch", action="store_true", help="again whenever a node changes, until Ctrl-C"
+    )
     add_options(parser)
 
 
@@ -59,9 +75,15 @@ def assumptions(args: argparse.Namespace) -> Assumptions:
 def add_actions(parser: argparse.ArgumentParser) -> None:
     """What to do in the cluster."""
     group = parser.add_argument_group("in the cluster")
-    group.add_argument("--apply", action="store_true", help="apply the types, server-side, as arc-toolkit")
-    group.add_argument("--dry-run", action="store_true", help="with --apply: the server says what it would do")
-    group.add_argument("--force-conflicts", action="store_true", help="take over fields that another manager owns")
+    group.add_argument(
+        "--apply", action="store_true", help="apply the types, server-side, as arc-toolkit"
+    )
+    group.add_argument(
+        "--dry-run", action="store_true", help="with --apply: the server says what it would do"
+    )
+    group.add_argument(
+        "--force-conflicts", action="store_true", help="take over fields that another manager owns"
+    )
     group.add_argument(
         "--prune",
         action="store_true",
@@ -73,13 +95,17 @@ def add_actions(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="accept types that may run on nodes they were not sized for; with --prune: do not ask before deleting",
     )
-    group.add_argument("--watch", action="store_true", help="with --check: again whenever a node changes")
+    group.add_argument(
+        "--watch", action="store_true", help="with --check: again whenever a node changes"
+    )
 
 
 def check_options(args: argparse.Namespace) -> None:
     """Refuse combinations that have no meaning."""
     if args.from_cluster and (args.sku or args.nodes or args.pods):
-        raise ArcError("--from-cluster reads nodes and pods by itself: leave out --sku, --nodes and --pods")
+        raise ArcError(
+            "--from-cluster reads nodes and pods by itself: leave out --sku, --nodes and --pods"
+        )
     for option in ("dry_run", "force_conflicts", "prune"):
         if getattr(args, option) and not args.apply:
             raise ArcError(f"--{option.replace('_', '-')} goes with --apply")
@@ -143,7 +169,9 @@ def apply(
     old: list[dict[str, Any]] = []
     kept: list[tuple[dict[str, Any], str]] = []
     if args.prune:
-        old, kept = outdated_types.outdated(manifests, present, outdated_types.seen_nodes(selection))
+        old, kept = outdated_types.outdated(
+            manifests, present, outdated_types.seen_nodes(selection)
+        )
         if old and not _may_delete(old, manifests, args, console):
             kept, old = [*kept, *((item, "not confirmed") for item in old)], []
     results: list[ApplyResult] = []
@@ -153,16 +181,24 @@ def apply(
         for row in rows:
             results.append(row)
             if not as_json:
-                console.out(f"{row.name} {row.action}{suffix}" + (f": {row.detail}" if row.detail else ""))
+                console.out(
+                    f"{row.name} {row.action}{suffix}" + (f": {row.detail}" if row.detail else "")
+                )
 
     failure: ArcError | None = None
     try:
-        report(live_types.apply(client, manifests, present, force=args.force_conflicts, dry_run=dry_run))
+        report(
+            live_types.apply(
+                client, manifests, present, force=args.force_conflicts, dry_run=dry_run
+            )
+        )
         report(outdated_types.prune(client, old, dry_run=dry_run))
     except ArcError as error:
         names = [item["metadata"]["name"] for item in [*manifests, *old]]
         failure = _stopped(error, names[len(results) :], report, done=len(results))
-    report(live_types.ApplyResult(item["metadata"]["name"], "kept", reason) for item, reason in kept)
+    report(
+        live_types.ApplyResult(item["metadata"]["name"], "kept", reason) for item, reason in kept
+    )
     if as_json:
         from arc_toolkit.output.jsonout import document
 
@@ -172,7 +208,9 @@ def apply(
         raise failure
     actions = [row.action for row in results]
     if conflicts := actions.count("conflict"):
-        console.warn(f"{conflicts} of {len(results)} not changed; --force-conflicts takes the fields over")
+        console.warn(
+            f"{conflicts} of {len(results)} not changed; --force-conflicts takes the fields over"
+        )
     return FOUND if any(action in live_types.UNSOLVED for action in actions) else OK
 
 
@@ -191,12 +229,18 @@ def _may_delete(
     for item in items:
         if new_name := new_names.get(made_for(item)):
             name = item["metadata"]["name"]
-            console.warn(f"{name} is called {new_name} now: jobs that name {name} would no longer start")
+            console.warn(
+                f"{name} is called {new_name} now: jobs that name {name} would no longer start"
+            )
     return bool(args.dry_run or args.yes) or console.ask("delete them?")
 
 
 def _stopped(
-    error: ArcError, names: Sequence[str], report: Callable[[Iterable[ApplyResult]], None], *, done: int
+    error: ArcError,
+    names: Sequence[str],
+    report: Callable[[Iterable[ApplyResult]], None],
+    *,
+    done: int,
 ) -> ArcError:
     """The error with what was done before it. The first of `names` was sent, the others were not."""
     from arc_toolkit.cluster.failures import Unreachable
@@ -239,7 +283,11 @@ def drift_text(rows: list[Fit], console: Console) -> str:
     reasons = [reason_text(fit) for fit in rows if fit.reason]
     # Several types may fail on the same node; its waterfall is shown once.
     tightest = {fit.tightest.name: fit.tightest for fit in rows if fit.drifted and fit.tightest}
-    parts = [types_table(rows, console), "\n".join(reasons), *map(waterfall_text, tightest.values())]
+    parts = [
+        types_table(rows, console),
+        "\n".join(reasons),
+        *map(waterfall_text, tightest.values()),
+    ]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -255,9 +303,19 @@ def types_table(fits: list[Fit], console: Console) -> str:
     rows = []
     for fit in fits:
         spec = fit.spec
-        state = console.style(fit.state, "red" if fit.drifted else "yellow" if fit.state == "no node" else "green")
-        asked = [cpu_text(spec.cpu_m), memory_text(spec.memory), str(spec.gpus or "")] if spec else ["", "", ""]
-        numbers = [str(len(fit.counts)), str(fit.meant) if spec else "", str(min(fit.counts, default=""))]
+        state = console.style(
+            fit.state, "red" if fit.drifted else "yellow" if fit.state == "no node" else "green"
+        )
+        asked = (
+            [cpu_text(spec.cpu_m), memory_text(spec.memory), str(spec.gpus or "")]
+            if spec
+            else ["", "", ""]
+        )
+        numbers = [
+            str(len(fit.counts)),
+            str(fit.meant) if spec else "",
+            str(min(fit.counts, default="")),
+        ]
         rows.append([fit.name, *asked, *numbers, state])
     headers = ["NAME", "CPU", "MEMORY", "GPUS", "NODES", "MEANT", "FITS", "STATE"]
     return table(headers, rows, right=(1, 2, 3, 4, 5, 6))
@@ -268,7 +326,10 @@ def waterfall_text(schedulable: Schedulable) -> str:
     from arc_toolkit.kube.quantities import KI
     from arc_toolkit.output.table import table
 
-    rows = [[line.title, f"{line.cpu_m}m", f"{line.memory // KI}Ki", line.rule] for line in schedulable.lines]
+    rows = [
+        [line.title, f"{line.cpu_m}m", f"{line.memory // KI}Ki", line.rule]
+        for line in schedulable.lines
+    ]
     return table([schedulable.name, "CPU", "MEMORY", "RULE"], rows, right=(1, 2))
 
 

@@ -24,20 +24,44 @@ if TYPE_CHECKING:
 
 # name -> (module below arc_toolkit.cli, what it does)
 COMMANDS = {
-    "gen-instance-types": ("gen_instance_types", "write InstanceTypes that fit on a node the first time"),
+    "gen-instance-types": (
+        "gen_instance_types",
+        "write InstanceTypes that fit on a node the first time",
+    ),
     "validate": ("validate", "check hand-written InstanceTypes, and whether they fit"),
-    "patch": ("patch", "set instance types, counts and threads in AzureML YAML, Python and notebooks"),
+    "patch": (
+        "patch",
+        "set instance types, counts and threads in AzureML YAML, Python and notebooks",
+    ),
     "check": ("check", "find what is wrong in AzureML files, and change nothing"),
     "rules": ("rules", "list the rules of patch and check, or explain one"),
     "place": ("place_command", "put Kubernetes workloads onto spot nodes, or keep them off"),
-    "gen-compute": ("gen_compute", "write an AmlCompute cluster of low-priority VMs that azure-ai-ml accepts"),
+    "gen-compute": (
+        "gen_compute",
+        "write an AmlCompute cluster of low-priority VMs that azure-ai-ml accepts",
+    ),
     "gen-spot-vm": ("gen_spot_vm", "write cloud-init and az commands for one spot VM that trains"),
-    "gen-ray-cluster": ("gen_ray_cluster", "write a Ray cluster with an on-demand head and spot workers"),
-    "run": ("run_command", "supervise a training process: eviction notices, saves, restarts, exit codes"),
-    "elastic": ("elastic_command", "run one training script on a changing set of spot workers, on Ray"),
-    "checkpoints": ("checkpoints_command", "list, verify or prune checkpoints, or find the one to resume from"),
+    "gen-ray-cluster": (
+        "gen_ray_cluster",
+        "write a Ray cluster with an on-demand head and spot workers",
+    ),
+    "run": (
+        "run_command",
+        "supervise a training process: eviction notices, saves, restarts, exit codes",
+    ),
+    "elastic": (
+        "elastic_command",
+        "run one training script on a changing set of spot workers, on Ray",
+    ),
+    "checkpoints": (
+        "checkpoints_command",
+        "list, verify or prune checkpoints, or find the one to resume from",
+    ),
     "cost": ("cost", "say what spot saves for a job, how often to save, and what a deadline costs"),
-    "diagnose": ("diagnose", "say on which nodes a job ran, why it was retried, and which nodes are bad"),
+    "diagnose": (
+        "diagnose",
+        "say on which nodes a job ran, why it was retried, and which nodes are bad",
+    ),
     "cluster": ("cluster", "look at a cluster and set it up for AzureML"),
     "completion": ("completion", "print a completion script for bash, zsh or fish"),
 }
@@ -103,10 +127,18 @@ def add_common_options(parser: argparse.ArgumentParser) -> None:
 
     group = parser.add_argument_group("messages")
     group.add_argument(
-        "-q", "--quiet", action="store_true", default=argparse.SUPPRESS, help="print the result only"
+        "-q",
+        "--quiet",
+        action="store_true",
+        default=argparse.SUPPRESS,
+        help="print the result only",
     )
     group.add_argument(
-        "-v", "--verbose", action="store_true", default=argparse.SUPPRESS, help="say more about what is done"
+        "-v",
+        "--verbose",
+        action="store_true",
+        default=argparse.SUPPRESS,
+        help="say more about what is done",
     )
     group.add_argument(
         "--color",
@@ -148,7 +180,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         _drop_output()
         return 141
     except Exception as error:
-        if isinstance(error, OSError) and (sys.stdout is None or error.errno in (errno.ENOSPC, errno.EBADF)):
+        if isinstance(error, OSError) and (
+            sys.stdout is None or error.errno in (errno.ENOSPC, errno.EBADF)
+        ):
             say(f"arc-toolkit: cannot write standard output: {error.strerror}")
             _drop_output()
             return USAGE
@@ -214,7 +248,13 @@ def _negatives(words: list[str]) -> list[str]:
     """`--reserve -5%` as `--reserve=-5%`: argparse would take -5% for an option and say something else."""
     joined: list[str] = []
     for word in words:
-        if joined and word[:1] == "-" and word[1:2].isdigit() and joined[-1][:2] == "--" and "=" not in joined[-1]:
+        if (
+            joined
+            and word[:1] == "-"
+            and word[1:2].isdigit()
+            and joined[-1][:2] == "--"
+            and "=" not in joined[-1]
+        ):
             joined[-1] += f"={word}"
         else:
             joined.append(word)
@@ -236,9 +276,16 @@ def _fault(words: list[str], error: Exception) -> str:
     from arc_toolkit.output.safe import redact
 
     with tempfile.NamedTemporaryFile(
-        "w", prefix="arc-toolkit-fault-", suffix=".log", delete=False, encoding="utf-8", errors="replace"
+        "w",
+        prefix="arc-toolkit-fault-",
+        suffix=".log",
+        delete=False,
+        encoding="utf-8",
+        errors="replace",
     ) as log:
-        log.write(f"arc-toolkit {__version__}, Python {platform.python_version()}, {platform.platform()}\n")
+        log.write(
+            f"arc-toolkit {__version__}, Python {platform.python_version()}, {platform.platform()}\n"
+        )
         log.write(redact(f"arguments: {words}\n\n" + "".join(traceback.format_exception(error))))
     summary = redact(f"{type(error).__name__}: {error}".splitlines()[0])
     return f"arc-toolkit: a fault in the toolkit ({summary}); please attach {log.name} to an issue"

@@ -11,13 +11,19 @@ from arc_toolkit import inputs
 from arc_toolkit.cli.console import Console
 from arc_toolkit.cli.main import REPEATED
 from arc_toolkit.errors import ArcError
-from arc_toolkit.files import collector_paused
+from arc_toolkit.file_io import collector_paused
 from arc_toolkit.kube.quantities import QuantityError, bytes_requested, cpu_requested
 from arc_toolkit.kube.raw import items_of
 from arc_toolkit.kube.taints import Toleration
 from arc_toolkit.output.safe import printable
 from arc_toolkit.sizing import occupants, reservations
-from arc_toolkit.sizing.node_selection import DEFAULT_DAEMONSETS, DaemonSets, Selection, select_nodes, select_sizes
+from arc_toolkit.sizing.node_selection import (
+    DEFAULT_DAEMONSETS,
+    DaemonSets,
+    Selection,
+    select_nodes,
+    select_sizes,
+)
 from arc_toolkit.sizing.schedulable import Assumptions, Reserve
 
 DEFAULT_VERSION = "1.33"
@@ -36,28 +42,52 @@ _ABOUT_NODES = (
 def add_options(parser: argparse.ArgumentParser) -> None:
     which = parser.add_argument_group("which nodes")
     which.add_argument(
-        "--sku", action="append", nargs="+", metavar="NAME", help="VM sizes by name or pattern (`Standard_D*s_v5`)"
+        "--sku",
+        action="append",
+        nargs="+",
+        metavar="NAME",
+        help="VM sizes by name or pattern (`Standard_D*s_v5`)",
     )
-    which.add_argument("--nodes", metavar="FILE", help="saved `kubectl get nodes -o json` (- for standard input)")
     which.add_argument(
-        "--group-by", choices=["size", "pool"], default="size", help="nodes that share a type (size)"
+        "--nodes", metavar="FILE", help="saved `kubectl get nodes -o json` (- for standard input)"
     )
     which.add_argument(
-        "--tolerate", **REPEATED, metavar="KEY[=VALUE]", help="a taint that your jobs tolerate (spot pools)"
+        "--group-by",
+        choices=["size", "pool"],
+        default="size",
+        help="nodes that share a type (size)",
     )
-    which.add_argument("--architecture", default="amd64", choices=["amd64", "arm64"], help="of the nodes (amd64)")
-    rules = parser.add_argument_group("what a node keeps (nodes that can be asked always win over these)")
-    rules.add_argument("--kubernetes-version", metavar="X.Y", help=f"for --sku (default: {DEFAULT_VERSION})")
-    rules.add_argument("--max-pods", type=int, metavar="N", help="for --sku (default: that of the network plugin)")
+    which.add_argument(
+        "--tolerate",
+        **REPEATED,
+        metavar="KEY[=VALUE]",
+        help="a taint that your jobs tolerate (spot pools)",
+    )
+    which.add_argument(
+        "--architecture", default="amd64", choices=["amd64", "arm64"], help="of the nodes (amd64)"
+    )
+    rules = parser.add_argument_group(
+        "what a node keeps (nodes that can be asked always win over these)"
+    )
+    rules.add_argument(
+        "--kubernetes-version", metavar="X.Y", help=f"for --sku (default: {DEFAULT_VERSION})"
+    )
+    rules.add_argument(
+        "--max-pods", type=int, metavar="N", help="for --sku (default: that of the network plugin)"
+    )
     rules.add_argument(
         "--network-plugin",
         choices=list(reservations.MAX_PODS),
         default=DEFAULT_PLUGIN,
         help=f"maxPods without --max-pods (default: {DEFAULT_PLUGIN}, 250)",
     )
-    rules.add_argument("--os", choices=["linux", "windows"], default="linux", help="for --sku (linux)")
     rules.add_argument(
-        "--capacity-memory", metavar="QUANTITY", help="status.capacity.memory of such a node, if known"
+        "--os", choices=["linux", "windows"], default="linux", help="for --sku (linux)"
+    )
+    rules.add_argument(
+        "--capacity-memory",
+        metavar="QUANTITY",
+        help="status.capacity.memory of such a node, if known",
     )
     rules.add_argument("--kube-reserved-cpu", metavar="QUANTITY", help="instead of the rule")
     rules.add_argument("--kube-reserved-memory", metavar="QUANTITY", help="instead of the rule")
@@ -65,7 +95,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--eviction-memory", metavar="QUANTITY", help="hard eviction threshold, instead of the rule"
     )
     pods = parser.add_argument_group("pods already running on the nodes")
-    pods.add_argument("--pods", metavar="FILE", help="saved `kubectl get pods -A -o json`: DaemonSets are counted")
+    pods.add_argument(
+        "--pods", metavar="FILE", help="saved `kubectl get pods -A -o json`: DaemonSets are counted"
+    )
     pods.add_argument(
         "--daemonsets",
         action="append",
@@ -79,12 +111,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="where the extension runs; its pod that holds the reservation counts once (%(default)s)",
     )
-    pods.add_argument("--reserve", default=None, metavar="5%|QUANTITY", help="the extension's reservation (5%%)")
+    pods.add_argument(
+        "--reserve", default=None, metavar="5%|QUANTITY", help="the extension's reservation (5%%)"
+    )
 
 
 def assumptions_of(args: argparse.Namespace) -> Assumptions:
     """The options as data, each checked."""
-    max_pods = reservations.MAX_PODS[args.network_plugin] if args.max_pods is None else args.max_pods
+    max_pods = (
+        reservations.MAX_PODS[args.network_plugin] if args.max_pods is None else args.max_pods
+    )
     low, high = reservations.MAX_PODS_RANGE
     if not low <= max_pods <= high:
         raise ArcError(f"--max-pods {max_pods}: AKS allows {low} to {high}")
@@ -96,7 +132,9 @@ def assumptions_of(args: argparse.Namespace) -> Assumptions:
         extension_namespace=args.extension_namespace,
         capacity_memory=_amount(args.capacity_memory, "--capacity-memory", bytes_requested),
         kube_reserved_cpu_m=_amount(args.kube_reserved_cpu, "--kube-reserved-cpu", cpu_requested),
-        kube_reserved_memory=_amount(args.kube_reserved_memory, "--kube-reserved-memory", bytes_requested),
+        kube_reserved_memory=_amount(
+            args.kube_reserved_memory, "--kube-reserved-memory", bytes_requested
+        ),
         eviction_memory=_amount(args.eviction_memory, "--eviction-memory", bytes_requested),
     )
 
@@ -109,9 +147,13 @@ def collect(args: argparse.Namespace) -> Selection | None:
     if args.pods and not args.nodes:
         raise ArcError("--pods goes with --nodes: pods say nothing without the nodes they run on")
     if args.nodes == "-" and args.pods == "-":
-        raise ArcError("standard input can be --nodes or --pods, not both: save one of them to a file")
+        raise ArcError(
+            "standard input can be --nodes or --pods, not both: save one of them to a file"
+        )
     if args.sku:
-        tolerations_of(args)  # of no use for VM sizes, which have no taints, but a mistake is a mistake
+        tolerations_of(
+            args
+        )  # of no use for VM sizes, which have no taints, but a mistake is a mistake
         names = [name for names in args.sku for name in names]
         plugin = "" if args.max_pods else args.network_plugin
         return select_sizes(names, assumptions, daemonsets_of(args), network_plugin=plugin)
@@ -144,9 +186,13 @@ def select(
         by_pool=args.group_by == "pool",
     )
     # Options that count only if a node does not say it itself.
-    names = [f"--{name}" for name in _ABOUT_NODES if getattr(args, name.replace("-", "_")) is not None]
+    names = [
+        f"--{name}" for name in _ABOUT_NODES if getattr(args, name.replace("-", "_")) is not None
+    ]
     if names:
-        selection.notes.insert(0, f"{', '.join(names)}: used only if the node does not report it; nodes win")
+        selection.notes.insert(
+            0, f"{', '.join(names)}: used only if the node does not report it; nodes win"
+        )
     return selection
 
 

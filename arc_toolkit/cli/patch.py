@@ -37,5 +37,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
 
     engine = AzureMLFiles(settings_of(args), settings_by_folder(args))
     mode = Mode.WRITE if args.write else Mode.CHECK if args.check else Mode.DIFF
-    report = RunReport("patch", args.format, all_rules(), mode, exit_zero=args.exit_zero, settings=SETTING_RULES)
+    report = RunReport(
+        "patch", args.format, all_rules(), mode, exit_zero=args.exit_zero, settings=SETTING_RULES
+    )
     return ChangedFiles(report, console, mode, SETTING_RULES, _DECISIONS).run(args.paths, engine)

@@ -17,7 +17,19 @@ from arc_toolkit.kube.labels import name_problem
 
 # Variables that mean something else to the shell, the loader or Python.
 _RESERVED = frozenset(
-    {"PATH", "HOME", "USER", "SHELL", "PWD", "IFS", "TMPDIR", "LANG", "HOSTNAME", "LD_LIBRARY_PATH", "LD_PRELOAD"}
+    {
+        "PATH",
+        "HOME",
+        "USER",
+        "SHELL",
+        "PWD",
+        "IFS",
+        "TMPDIR",
+        "LANG",
+        "HOSTNAME",
+        "LD_LIBRARY_PATH",
+        "LD_PRELOAD",
+    }
     | {"PYTHONPATH", "PYTHONHOME", "CONDA_PREFIX", "VIRTUAL_ENV", "CUDA_VISIBLE_DEVICES"}
 )
 ASSUMED_KINDS = ("command", "parallel")
@@ -39,10 +51,16 @@ def add_common(parser: argparse.ArgumentParser) -> None:
         help="InstanceType manifests: their cores and GPUs, and which names exist",
     )
     known.add_argument(
-        "--cores", type=int, metavar="N", help="cores of the instance type, if they are not known otherwise"
+        "--cores",
+        type=int,
+        metavar="N",
+        help="cores of the instance type, if they are not known otherwise",
     )
     known.add_argument(
-        "--dataloader-workers", type=int, metavar="N", help="workers of the PyTorch DataLoader, for FAISS"
+        "--dataloader-workers",
+        type=int,
+        metavar="N",
+        help="workers of the PyTorch DataLoader, for FAISS",
     )
     add_report_options(parser, "rule or setting")
 
@@ -51,17 +69,27 @@ def add_patch(parser: argparse.ArgumentParser) -> None:
     """What `patch` sets, converts and writes."""
     what = parser.add_argument_group("what to set")
     what.add_argument(
-        "--instance-type", metavar="NAME", help="instance type of jobs, steps, sweeps and components"
+        "--instance-type",
+        metavar="NAME",
+        help="instance type of jobs, steps, sweeps and components",
     )
-    what.add_argument("--instance-count", type=int, metavar="N", help="instances (nodes) of each of them")
-    what.add_argument("--compute", metavar="NAME", help="compute of jobs, and of steps that name one")
+    what.add_argument(
+        "--instance-count", type=int, metavar="N", help="instances (nodes) of each of them"
+    )
+    what.add_argument(
+        "--compute", metavar="NAME", help="compute of jobs, and of steps that name one"
+    )
     what.add_argument(
         "--expose-parameters",
         action="store_true",
         help="instance type and count as inputs of the pipeline, bound in its steps",
     )
     what.add_argument(
-        "--step", dest="steps", **REPEATED, metavar="NAME", help="only steps of this name; repeat for more"
+        "--step",
+        dest="steps",
+        **REPEATED,
+        metavar="NAME",
+        help="only steps of this name; repeat for more",
     )
     what.add_argument(
         "--kind",
@@ -91,23 +119,38 @@ def add_patch(parser: argparse.ArgumentParser) -> None:
         metavar="VARIABLE",
         help="export this variable too, such as OPENBLAS_NUM_THREADS",
     )
-    threads.add_argument("--manual", action="store_true", help="literal numbers instead of AMLARC_PRESTEP")
+    threads.add_argument(
+        "--manual", action="store_true", help="literal numbers instead of AMLARC_PRESTEP"
+    )
     convert = parser.add_argument_group("older generations")
     convert.add_argument(
-        "--sweep-to-v2", action="store_true", help="write the v2 form of v1.5 SweepComponents beside them"
+        "--sweep-to-v2",
+        action="store_true",
+        help="write the v2 form of v1.5 SweepComponents beside them",
     )
     convert.add_argument(
-        "--as", dest="sweep_as", choices=["step", "job", "python"], help="form of the v2 sweep (default: step)"
+        "--as",
+        dest="sweep_as",
+        choices=["step", "job", "python"],
+        help="form of the v2 sweep (default: step)",
     )
     convert.add_argument(
-        "--prs-to-v2", action="store_true", help="write the v2 form of v1 ParallelRunSteps beside them"
+        "--prs-to-v2",
+        action="store_true",
+        help="write the v2 form of v1 ParallelRunSteps beside them",
     )
     how = parser.add_argument_group("how")
     mode = how.add_mutually_exclusive_group()
-    mode.add_argument("--write", action="store_true", help="write the files; the default shows a diff")
-    mode.add_argument("--check", action="store_true", help="write nothing, and exit 1 if something would change")
+    mode.add_argument(
+        "--write", action="store_true", help="write the files; the default shows a diff"
+    )
+    mode.add_argument(
+        "--check", action="store_true", help="write nothing, and exit 1 if something would change"
+    )
     how.add_argument(
-        "--unsafe-fixes", action="store_true", help="also fixes after which a job may behave otherwise"
+        "--unsafe-fixes",
+        action="store_true",
+        help="also fixes after which a job may behave otherwise",
     )
 
 
@@ -128,7 +171,9 @@ def settings_of(args: argparse.Namespace) -> Settings:
     if settings.threads in (None, "off"):
         for option, value in (("--export", settings.exports), ("--manual", settings.manual)):
             if value:
-                raise ArcError(f"{option} says how threads are set: use --threads auto, lightgbm or faiss too")
+                raise ArcError(
+                    f"{option} says how threads are set: use --threads auto, lightgbm or faiss too"
+                )
     if getattr(args, "sweep_as", None) and not settings.sweep_to_v2:
         raise ArcError("--as names the form of a converted sweep: use --sweep-to-v2 too")
     return settings
@@ -167,7 +212,9 @@ def _check_names(settings: Settings) -> None:
     name = settings.instance_type
     if name is not None and (problem := name_problem(name)):
         raise ArcError(f"--instance-type: {problem}")
-    if settings.compute is not None and (not settings.compute.strip() or re.search(r"[\s'\"]", settings.compute)):
+    if settings.compute is not None and (
+        not settings.compute.strip() or re.search(r"[\s'\"]", settings.compute)
+    ):
         raise ArcError(f"`{settings.compute}` cannot be the name of a compute")
     for variable in settings.exports:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", variable):
@@ -203,5 +250,7 @@ def _types(path: str | None) -> dict[str, InstanceTypeSpec]:
                     ) from None
                 types[spec.name] = spec
     if not types:
-        raise ArcError(f"no InstanceType in {path}: `arc-toolkit gen-instance-types -o DIR` writes such a folder")
+        raise ArcError(
+            f"no InstanceType in {path}: `arc-toolkit gen-instance-types -o DIR` writes such a folder"
+        )
     return types

@@ -41,7 +41,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     what.add_argument("--grace", metavar="TIME", help="terminationGracePeriodSeconds, such as 25s")
     what.add_argument(
-        "--retries", type=int, metavar="N", help="start again after evictions, and N times after errors"
+        "--retries",
+        type=int,
+        metavar="N",
+        help="start again after evictions, and N times after errors",
     )
     where = parser.add_argument_group("what spot nodes look like")
     where.add_argument(
@@ -51,14 +54,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="their label and taint (default: aks)",
     )
     where.add_argument("--label", metavar="KEY=VALUE", help="their label, instead of the cloud's")
-    where.add_argument("--taint", metavar="KEY=VALUE:EFFECT", help="their taint, instead of the cloud's")
+    where.add_argument(
+        "--taint", metavar="KEY=VALUE:EFFECT", help="their taint, instead of the cloud's"
+    )
     where.add_argument(
         "--trainer",
         choices=["2.0", "2.1", "2.2", "2.3"],
         help="the release of Kubeflow Trainer, for a TrainJob whose fields do not show it",
     )
     which = parser.add_argument_group("which workloads")
-    which.add_argument("--kind", dest="kinds", **REPEATED, metavar="KIND", help="only this kind; repeat for more")
+    which.add_argument(
+        "--kind", dest="kinds", **REPEATED, metavar="KIND", help="only this kind; repeat for more"
+    )
     which.add_argument(
         "--name", dest="names", **REPEATED, metavar="NAME", help="only this object; repeat for more"
     )
@@ -71,8 +78,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     how = parser.add_argument_group("how")
     mode = how.add_mutually_exclusive_group()
-    mode.add_argument("--write", action="store_true", help="write the files; the default shows a diff")
-    mode.add_argument("--check", action="store_true", help="write nothing, and exit 1 if something would change")
+    mode.add_argument(
+        "--write", action="store_true", help="write the files; the default shows a diff"
+    )
+    mode.add_argument(
+        "--check", action="store_true", help="write nothing, and exit 1 if something would change"
+    )
     add_report_options(parser, "setting")
 
 
@@ -84,7 +95,9 @@ def run(args: argparse.Namespace, console: Console) -> int:
 
     engine = PlaceFiles(settings_of_place(args))
     mode = Mode.WRITE if args.write else Mode.CHECK if args.check else Mode.DIFF
-    report = RunReport("place", args.format, {}, mode, exit_zero=args.exit_zero, settings=PLACE_SETTINGS)
+    report = RunReport(
+        "place", args.format, {}, mode, exit_zero=args.exit_zero, settings=PLACE_SETTINGS
+    )
     return ChangedFiles(report, console, mode, PLACE_SETTINGS, ()).run(args.paths, engine)
 
 
@@ -94,7 +107,9 @@ def settings_of_place(args: argparse.Namespace) -> PlaceSettings:
     from arc_toolkit.placement.spot import SpotPolicy
 
     if args.spot is None and args.grace is None and args.retries is None:
-        raise ArcError("say what to set: --spot require, --spot prefer, --spot avoid, --grace or --retries")
+        raise ArcError(
+            "say what to set: --spot require, --spot prefer, --spot avoid, --grace or --retries"
+        )
     if args.retries is not None and args.spot == "avoid":
         raise ArcError("--retries is for workloads on spot nodes: leave it out with --spot avoid")
     if args.retries is not None and args.retries < 0:

@@ -14,7 +14,7 @@ from arc_toolkit.errors import ArcError
 
 if TYPE_CHECKING:
     from arc_toolkit.batch import Outcome
-    from arc_toolkit.edit.discover import Problem, Skipped
+    from arc_toolkit.edit.files.discover import Problem, Skipped
     from arc_toolkit.output.run_report import ReportedFinding, RunReport
 
 
@@ -25,8 +25,12 @@ def add_report_options(parser: argparse.ArgumentParser, what: str = "rule") -> N
     """Which rules, in which format."""
     chosen = parser.add_argument_group("which rules")
     for option, help_text in (("--only", f"only this {what}"), ("--skip", f"not this {what}")):
-        chosen.add_argument(option, **REPEATED, metavar="RULE", help=f"{help_text}; repeat for more")
-    parser.add_argument("--format", choices=FORMATS, default="text", help="of the result (default: text)")
+        chosen.add_argument(
+            option, **REPEATED, metavar="RULE", help=f"{help_text}; repeat for more"
+        )
+    parser.add_argument(
+        "--format", choices=FORMATS, default="text", help="of the result (default: text)"
+    )
     parser.add_argument(
         "--exit-zero", action="store_true", help="exit 0 also if something is found or would change"
     )

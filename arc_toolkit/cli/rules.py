@@ -22,7 +22,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     parser.add_argument("rule", nargs="?", metavar="RULE", help="explain this one")
     parser.add_argument(
-        "--format", choices=["text", "json", "markdown"], default="text", help="of the result (default: text)"
+        "--format",
+        choices=["text", "json", "markdown"],
+        default="text",
+        help="of the result (default: text)",
     )
 
 

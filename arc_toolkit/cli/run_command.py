@@ -36,9 +36,13 @@ _BY_FILE = ("file", "env")
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
-    parser.add_argument("command", nargs="*", metavar="COMMAND", help="the process and its arguments, after --")
     parser.add_argument(
-        "--checkpoints", metavar="DIR", help="its checkpoints: says when a save is done, and which step it has"
+        "command", nargs="*", metavar="COMMAND", help="the process and its arguments, after --"
+    )
+    parser.add_argument(
+        "--checkpoints",
+        metavar="DIR",
+        help="its checkpoints: says when a save is done, and which step it has",
     )
     parser.add_argument(
         "--max-restarts",
@@ -67,7 +71,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="whose metadata service is asked (default: auto, by the firmware of the machine)",
     )
     where.add_argument(
-        "--metadata", metavar="URL", help="the address of the metadata service, instead of the cloud's"
+        "--metadata",
+        metavar="URL",
+        help="the address of the metadata service, instead of the cloud's",
     )
     where.add_argument("--notice-file", metavar="FILE", help="a file whose existence is a notice")
     parser.add_argument(
@@ -91,7 +97,9 @@ def run(args: argparse.Namespace, console: Console) -> int:
     if args.drain_node:
         return _drain_node(args, console, grace)
     if not args.command:
-        raise ArcError("no COMMAND: write it after --, such as `arc-toolkit run -- python train.py`")
+        raise ArcError(
+            "no COMMAND: write it after --, such as `arc-toolkit run -- python train.py`"
+        )
     return _supervise(args, console, grace)
 
 
@@ -153,7 +161,9 @@ def _drain_node(args: argparse.Namespace, console: Console, grace: float) -> int
 
     node = os.environ.get("NODE_NAME", "")
     if not node or args.command:
-        raise ArcError("--drain-node takes no COMMAND, and needs the node in $NODE_NAME (from spec.nodeName)")
+        raise ArcError(
+            "--drain-node takes no COMMAND, and needs the node in $NODE_NAME (from spec.nodeName)"
+        )
     sources = _sources(args, console)
     if not sources:
         raise ArcError("--drain-node: there is nothing to watch here; use --cloud")
@@ -170,7 +180,9 @@ def _signal_number(word: str | None) -> int | None:
     try:
         return signal.Signals[name]
     except KeyError:
-        raise ArcError(f"--on-notice {word}: use the name of a signal, such as SIGUSR1, file or env") from None
+        raise ArcError(
+            f"--on-notice {word}: use the name of a signal, such as SIGUSR1, file or env"
+        ) from None
 
 
 def _newest_step(folder: str | None) -> Callable[[float], int | None]:
@@ -189,7 +201,11 @@ def _newest_step(folder: str | None) -> Callable[[float], int | None]:
         for entry in Store(folder or "", report=say_once).listing():
             if isinstance(entry, Checkpoint):
                 with suppress(OSError):  # the process has just moved or deleted it
-                    return entry.step if os.path.getmtime(entry.folder / "checkpoint.json") >= since else None
+                    return (
+                        entry.step
+                        if os.path.getmtime(entry.folder / "checkpoint.json") >= since
+                        else None
+                    )
         return None
 
     return newest if folder else lambda since: None

@@ -9,7 +9,7 @@ from arc_toolkit.cli import node_options
 from arc_toolkit.cli.console import Console
 from arc_toolkit.cli.reporter import Reporter, add_report_options, rule_names
 from arc_toolkit.errors import ArcError
-from arc_toolkit.files import read_text
+from arc_toolkit.file_io import read_text
 from arc_toolkit.inputs import yaml_files
 from arc_toolkit.output.run_report import RunReport
 from arc_toolkit.sizing.validation import validate
@@ -26,7 +26,10 @@ examples:
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     parser.add_argument(
-        "paths", nargs="+", metavar="PATH", help="YAML files or folders of them, - for standard input"
+        "paths",
+        nargs="+",
+        metavar="PATH",
+        help="YAML files or folders of them, - for standard input",
     )
     node_options.add_options(parser)
     add_report_options(parser)
@@ -46,7 +49,9 @@ def run(args: argparse.Namespace, console: Console) -> int:
         raise ArcError(
             f"no InstanceType in {', '.join(args.paths)}: expected kind InstanceType or InstanceTypeList"
         )
-    report = RunReport("validate", args.format, RULES, exit_zero=args.exit_zero, subject="instance type")
+    report = RunReport(
+        "validate", args.format, RULES, exit_zero=args.exit_zero, subject="instance type"
+    )
     report.extra["types"] = count
     reporter = Reporter(report, console, text=args.format == "text")
     for result, types in results:

@@ -18,9 +18,19 @@ from urllib.parse import urlencode
 from arc_toolkit.cluster import failures
 from arc_toolkit.cluster.failures import ApiError, Conflict, Forbidden, Gone, NotFound, Unreachable
 from arc_toolkit.errors import missing_extra
-from arc_toolkit.files import collector_paused
+from arc_toolkit.file_io import collector_paused
 
-__all__ = ["ApiError", "Applied", "Client", "Conflict", "Forbidden", "Gone", "Listing", "NotFound", "Unreachable"]
+__all__ = [
+    "ApiError",
+    "Applied",
+    "Client",
+    "Conflict",
+    "Forbidden",
+    "Gone",
+    "Listing",
+    "NotFound",
+    "Unreachable",
+]
 
 FIELD_MANAGER = "arc-toolkit"
 PAGE = 500  # as kubectl
@@ -28,7 +38,9 @@ _PATIENCE_SECONDS = 60  # how long a watch tries to come back before it gives up
 _CONNECT_SECONDS = 5
 _ANNOUNCE_SECONDS = 2  # after so long without an answer, say what is being waited for
 _PASSING = (429, 500, 502, 503, 504)  # what a server or a proxy says while it starts or is busy
-_WATCH_SECONDS = 300  # how long one watch request lasts; the next one goes on from its last resource version
+_WATCH_SECONDS = (
+    300  # how long one watch request lasts; the next one goes on from its last resource version
+)
 
 Object = dict[str, Any]
 
@@ -59,7 +71,9 @@ class Client:
         """GET one object."""
         return self.request("GET", path, params)[1]
 
-    def apply(self, path: str, body: Object, *, force: bool = False, dry_run: bool = False) -> Applied:
+    def apply(
+        self, path: str, body: Object, *, force: bool = False, dry_run: bool = False
+    ) -> Applied:
         """Server-side apply as field manager `arc-toolkit`; raises Conflict where another manager owns a field."""
         params: dict[str, object] = {"fieldManager": FIELD_MANAGER, "force": str(force).lower()}
         if dry_run:
@@ -108,16 +122,29 @@ class Client:
             duration = _WATCH_SECONDS
             if end is not None:
                 duration = min(duration, max(1, round(end - time.monotonic())))
-            query = {**(params or {}), "watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": duration}
+            query = {
+                **(params or {}),
+                "watch": "1",
+                "allowWatchBookmarks": "true",
+                "timeoutSeconds": duration,
+            }
             started = time.monotonic()
             try:
-                for event in self._stream(path, {**query, "resourceVersion": resource_version}, duration + 15):
+                for event in self._stream(
+                    path, {**query, "resourceVersion": resource_version}, duration + 15
+                ):
                     kind, item = event.get("type"), event.get("object") or {}
                     if kind == "ERROR":
                         raise failures.from_response(
-                            int(item.get("code") or 500), item, method="WATCH", path=path, where=self.where
+                            int(item.get("code") or 500),
+                            item,
+                            method="WATCH",
+                            path=path,
+                            where=self.where,
                         )
-                    resource_version = (item.get("metadata") or {}).get("resourceVersion", resource_version)
+                    resource_version = (item.get("metadata") or {}).get(
+                        "resourceVersion", resource_version
+                    )
                     if bookmarks or kind != "BOOKMARK":
                         yield event
                 broken_since = None
@@ -125,7 +152,9 @@ class Client:
                 if isinstance(error, ApiError) and error.status not in _PASSING:
                     raise
                 now = time.monotonic()
-                if broken_since is None or now - started > 2 * _CONNECT_SECONDS:  # it had come back in between
+                if (
+                    broken_since is None or now - started > 2 * _CONNECT_SECONDS
+                ):  # it had come back in between
                     broken_since = now
                 if now - broken_since > _PATIENCE_SECONDS:
                     raise
@@ -161,11 +190,19 @@ class Client:
             )
         return answer.status, content
 
-    def _stream(self, path: str, params: Mapping[str, object], read_seconds: float) -> Iterator[Object]:
+    def _stream(
+        self, path: str, params: Mapping[str, object], read_seconds: float
+    ) -> Iterator[Object]:
         """The lines of a watch as they come."""
         with self._explained():
             answer = self._send(
-                "GET", path, params, read_seconds, self._authorize(), retries=False, preload_content=False
+                "GET",
+                path,
+                params,
+                read_seconds,
+                self._authorize(),
+                retries=False,
+                preload_content=False,
             )
             try:
                 if answer.status >= 400:
@@ -305,7 +342,11 @@ def connect(
     def authorize() -> dict[str, str]:
         # Asked for each time: a token of an exec plugin or a pod's account may have been renewed.
         settings = configuration.auth_settings().values()
-        headers = {row["key"]: row["value"] for row in settings if row.get("in") == "header" and row.get("value")}
+        headers = {
+            row["key"]: row["value"]
+            for row in settings
+            if row.get("in") == "header" and row.get("value")
+        }
         return {**headers, "Impersonate-User": as_user} if as_user else headers
 
     pool = ApiClient(configuration).rest_client.pool_manager

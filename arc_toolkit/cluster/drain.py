@@ -67,7 +67,9 @@ class NodeDrain:
         self._client.merge(self._path, change)
         return True
 
-    def evict(self, deadline: float, say: Callable[[str], None], go_on: Callable[[], bool]) -> list[Eviction]:
+    def evict(
+        self, deadline: float, say: Callable[[str], None], go_on: Callable[[], bool]
+    ) -> list[Eviction]:
         """Evict every pod that can go, at most until the deadline (as of `time.time()`).
 
         Those that have to wait are asked again once per second, while `go_on` says so.
@@ -77,7 +79,9 @@ class NodeDrain:
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             while waiting and go_on():
                 outcomes = list(pool.map(lambda pod: self._evict(pod, deadline), waiting))
-                waiting = [pod for pod, outcome in zip(waiting, outcomes, strict=True) if outcome is None]
+                waiting = [
+                    pod for pod, outcome in zip(waiting, outcomes, strict=True) if outcome is None
+                ]
                 for result in (outcome for outcome in outcomes if outcome is not None):
                     results.append(result)
                     what = result.problem or f"evicted with {result.grace} s of grace"
@@ -87,7 +91,9 @@ class NodeDrain:
         return results
 
     def _pods(self) -> list[dict[str, Any]]:
-        return list(self._client.list("/api/v1/pods", {"fieldSelector": f"spec.nodeName={self._node}"}))
+        return list(
+            self._client.list("/api/v1/pods", {"fieldSelector": f"spec.nodeName={self._node}"})
+        )
 
     def _evict(self, pod: dict[str, Any], deadline: float) -> Eviction | None:
         """What became of it; None if a PodDisruptionBudget does not allow it yet and there is still time."""
@@ -99,7 +105,10 @@ class NodeDrain:
             "apiVersion": "policy/v1",
             "kind": "Eviction",
             "metadata": {"namespace": namespace, "name": name},
-            "deleteOptions": {"gracePeriodSeconds": grace, "preconditions": {"uid": pod["metadata"]["uid"]}},
+            "deleteOptions": {
+                "gracePeriodSeconds": grace,
+                "preconditions": {"uid": pod["metadata"]["uid"]},
+            },
         }
         try:
             self._client.request("POST", path, None, body)

@@ -64,7 +64,9 @@ class Conflict(ApiError):
         pairs = []
         for cause in _causes(self.body):
             manager = re.search(r'"([^"]+)"', cause.get("message", ""))
-            pairs.append((cause.get("field", "?").lstrip("."), manager[1] if manager else "another manager"))
+            pairs.append(
+                (cause.get("field", "?").lstrip("."), manager[1] if manager else "another manager")
+            )
         return pairs
 
 
@@ -92,7 +94,9 @@ def from_response(
         return NotFound(_not_found(message, body, path, where), status, body)
     if status == 409:
         return Conflict(f"{where}: {message}", status, body)
-    if status == 410 or any(cause.get("reason") == "ResourceVersionTooLarge" for cause in _causes(body)):
+    if status == 410 or any(
+        cause.get("reason") == "ResourceVersionTooLarge" for cause in _causes(body)
+    ):
         return Gone(f"{where}: what was read has expired ({message})", status, body)
     return ApiError(f"{where} answered {status} to {method} {path}: {message}", status, body)
 
@@ -153,13 +157,19 @@ def _sentence(cause: BaseException, where: str) -> str | None:
     if isinstance(cause, ssl.SSLCertVerificationError):
         return _untrusted(cause, where)
     # A connection that is closed in the middle of TLS is an SSLError too, though TLS is not what is wrong.
-    lost = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ConnectionResetError, BrokenPipeError, IncompleteRead)
+    lost = (
+        ssl.SSLEOFError,
+        ssl.SSLZeroReturnError,
+        ConnectionResetError,
+        BrokenPipeError,
+        IncompleteRead,
+    )
     if isinstance(cause, lost) or name == "IncompleteRead":
-        return (
-            f"lost the connection to {where} before its answer was complete: check the network, a proxy or the VPN"
-        )
+        return f"lost the connection to {where} before its answer was complete: check the network, a proxy or the VPN"
     if isinstance(cause, ssl.SSLError):
-        return f"{where} does not speak TLS as expected ({cause.reason or cause}): check the address"
+        return (
+            f"{where} does not speak TLS as expected ({cause.reason or cause}): check the address"
+        )
     if isinstance(cause, TimeoutError) or "Timeout" in name:
         return f"{where} does not answer (timed out): check the address, the network or the VPN"
     if isinstance(cause, OSError) and cause.strerror:

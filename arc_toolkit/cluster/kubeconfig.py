@@ -24,19 +24,27 @@ def load(configuration: Any, kubeconfig: str | None, context: str | None) -> str
     there = [path for path in files.split(os.pathsep) if path and Path(path).expanduser().is_file()]
     if not there:
         if kubeconfig or context or not os.environ.get("KUBERNETES_SERVICE_HOST"):
-            raise ArcError(f"no kubeconfig: {files} is not a file; name one with --kubeconfig or $KUBECONFIG")
+            raise ArcError(
+                f"no kubeconfig: {files} is not a file; name one with --kubeconfig or $KUBECONFIG"
+            )
         try:
             config.load_incluster_config(client_configuration=configuration)
         except config.ConfigException as error:
-            raise ArcError(f"this is a pod, but it has no service account to use ({error})") from None
+            raise ArcError(
+                f"this is a pod, but it has no service account to use ({error})"
+            ) from None
         return "in-cluster"
     shown = ", ".join(there)
     try:
         names, current = _contexts(there)
         chosen = context or current
         if chosen not in names:
-            what = f"no context {chosen!r} in {shown}" if chosen else f"{shown} has no current context"
-            raise ArcError(f"{what}: choose one with --context (there are: {', '.join(names) or 'none'})")
+            what = (
+                f"no context {chosen!r} in {shown}" if chosen else f"{shown} has no current context"
+            )
+            raise ArcError(
+                f"{what}: choose one with --context (there are: {', '.join(names) or 'none'})"
+            )
         with _logged_errors() as logged:
             config.load_kube_config(files, chosen, configuration, persist_config=False)
     except (config.ConfigException, yaml.YAMLError, OSError, *_MISSHAPEN) as error:
@@ -44,7 +52,9 @@ def load(configuration: Any, kubeconfig: str | None, context: str | None) -> str
         raise ArcError(f"{shown} is not a usable kubeconfig ({first})") from None
     if logged:
         # An exec plugin that fails is only logged, and the request would go out with no credentials at all.
-        raise ArcError(f"the sign-in command of context {chosen} failed ({' '.join(logged[0].split())[:300]})")
+        raise ArcError(
+            f"the sign-in command of context {chosen} failed ({' '.join(logged[0].split())[:300]})"
+        )
     return chosen
 
 
@@ -56,7 +66,11 @@ def _contexts(files: list[str]) -> tuple[list[str], str]:
     current = ""
     for path in files:
         content = yaml.safe_load(Path(path).expanduser().read_text(encoding="utf-8")) or {}
-        names += [str(row["name"]) for row in content.get("contexts") or [] if str(row["name"]) not in names]
+        names += [
+            str(row["name"])
+            for row in content.get("contexts") or []
+            if str(row["name"]) not in names
+        ]
         current = current or str(content.get("current-context") or "")
     return names, current
 

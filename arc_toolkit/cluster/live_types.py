@@ -19,10 +19,19 @@ from arc_toolkit.kube.instance_type_spec import API_VERSION, KIND
 from arc_toolkit.kube.raw import mapping
 
 Action = Literal[
-    "created", "configured", "unchanged", "conflict", "differs", "pruned", "kept", "refused", "unknown", "not sent"
+    "created",
+    "configured",
+    "unchanged",
+    "conflict",
+    "differs",
+    "pruned",
+    "kept",
+    "refused",
+    "unknown",
+    "not sent",
 ]
 Object = dict[str, Any]
-Path = tuple[str, ...]
+KeyPath = tuple[str, ...]
 
 # What is left to do by hand: the type is not what this run generated.
 UNSOLVED: tuple[Action, ...] = ("conflict", "differs")
@@ -72,15 +81,21 @@ def apply(
             if before and not force and (left := _leftovers(before, manifest)):
                 trial = client.apply(path_of(name), manifest, dry_run=True).object
                 if left := _leftovers(trial, manifest):
-                    yield ApplyResult(name, "conflict", "; ".join(_owned(trial, path) for path in left))
+                    yield ApplyResult(
+                        name, "conflict", "; ".join(_owned(trial, path) for path in left)
+                    )
                     continue
             yield _apply(client, manifest, before, force=force, dry_run=dry_run)
         except Conflict as conflict:
-            owned = [f"{field} belongs to {manager}" for field, manager in conflict.fields()] or [str(conflict)]
+            owned = [f"{field} belongs to {manager}" for field, manager in conflict.fields()] or [
+                str(conflict)
+            ]
             yield ApplyResult(name, "conflict", "; ".join(owned))
 
 
-def _apply(client: Client, manifest: Object, before: Object | None, *, force: bool, dry_run: bool) -> ApplyResult:
+def _apply(
+    client: Client, manifest: Object, before: Object | None, *, force: bool, dry_run: bool
+) -> ApplyResult:
     name = manifest["metadata"]["name"]
     applied = client.apply(path_of(name), manifest, force=force, dry_run=dry_run)
     stored = applied.object
@@ -105,7 +120,7 @@ def _apply(client: Client, manifest: Object, before: Object | None, *, force: bo
 # --- what is there, against what was asked for ------------------------------------------------------------------
 
 
-def _leftovers(item: Object, manifest: Object) -> list[Path]:
+def _leftovers(item: Object, manifest: Object) -> list[KeyPath]:
     """Fields of the spec that are not in the manifest, though a manager set them (a default has no manager)."""
     asked, there = _leaves(manifest["spec"], ("spec",)), _leaves(item.get("spec"), ("spec",))
     return [path for path in there if path not in asked and _managers(item, path)]
@@ -122,12 +137,12 @@ def _differences(item: Object, manifest: Object) -> list[str]:
     return wrong + [_owned(item, path) for path in _leftovers(item, manifest)]
 
 
-def _owned(item: Object, path: Path) -> str:
+def _owned(item: Object, path: KeyPath) -> str:
     value = _leaves(item)[path]
     return f"{_text(path)} = {value} is not generated and belongs to {', '.join(_managers(item, path))}"
 
 
-def _managers(item: Object, path: Path) -> list[str]:
+def _managers(item: Object, path: KeyPath) -> list[str]:
     """Who set a field, by metadata.managedFields: https://kubernetes.io/docs/reference/using-api/server-side-apply/"""
     names = []
     for row in item["metadata"].get("managedFields") or ():
@@ -142,7 +157,7 @@ def _managers(item: Object, path: Path) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _removal(item: Object, paths: Iterable[Path]) -> Object:
+def _removal(item: Object, paths: Iterable[KeyPath]) -> Object:
     """A merge patch that removes fields, if the object is still the one that was looked at."""
     patch: Object = {"metadata": {"resourceVersion": item["metadata"]["resourceVersion"]}}
     for path in paths:
@@ -153,7 +168,7 @@ def _removal(item: Object, paths: Iterable[Path]) -> Object:
     return patch
 
 
-def _without(item: Object, paths: Iterable[Path]) -> Object:
+def _without(item: Object, paths: Iterable[KeyPath]) -> Object:
     import copy
 
     copied = copy.deepcopy(item)
@@ -182,12 +197,16 @@ def _changes(old: Object, new: Object) -> str:
     return ", ".join(changed)
 
 
-def _text(path: Path) -> str:
+def _text(path: KeyPath) -> str:
     return ".".join(path)
 
 
-def _leaves(value: Any, path: Path = ()) -> dict[Path, str]:
+def _leaves(value: Any, path: KeyPath = ()) -> dict[KeyPath, str]:
     """Every value that is not a map, by its path. Null is the same as absent."""
     if isinstance(value, dict):
-        return {leaf: text for key, inner in value.items() for leaf, text in _leaves(inner, (*path, key)).items()}
+        return {
+            leaf: text
+            for key, inner in value.items()
+            for leaf, text in _leaves(inner, (*path, key)).items()
+        }
     return {} if value is None else {path: str(value)}

@@ -70,7 +70,9 @@ def outdated(
     return prune, keep
 
 
-def prune(client: Client, items: Iterable[Object], *, dry_run: bool = False) -> Iterator[ApplyResult]:
+def prune(
+    client: Client, items: Iterable[Object], *, dry_run: bool = False
+) -> Iterator[ApplyResult]:
     """Delete types, each only if it is still as it was read."""
     for item in items:
         name, version = item["metadata"]["name"], item["metadata"]["resourceVersion"]
@@ -90,7 +92,9 @@ def _not_replaced(item: Object, nodes: Sequence[SeenNode], generated_sizes: set[
         here = [node for node in selected if not size or node.size.lower() == size.lower()]
         if not here:
             what = f"node of {size}" if size else "node that it selects"
-            return f"there is no {what} now: its pool may be at zero nodes, or its nodes are joining"
+            return (
+                f"there is no {what} now: its pool may be at zero nodes, or its nodes are joining"
+            )
         usable = [node for node in here if not node.left_out]
         if not usable:
             reasons = some_names(sorted({node.left_out.brief for node in here if node.left_out}))
@@ -119,7 +123,9 @@ def _gpus_missing(item: Object, nodes: Sequence[SeenNode]) -> str | None:
 
 def is_ours(item: Object) -> bool:
     metadata = item["metadata"]
-    applied = [row for row in metadata.get("managedFields") or () if row.get("operation") == "Apply"]
+    applied = [
+        row for row in metadata.get("managedFields") or () if row.get("operation") == "Apply"
+    ]
     ours = any(row.get("manager") == FIELD_MANAGER for row in applied)
     return ours and (metadata.get("labels") or {}).get(MANAGED_BY) == "arc-toolkit"
 

@@ -51,7 +51,9 @@ def sized_nodes(
     )
 
 
-def _counted(items: Iterable[dict[str, Any]], what: str, progress: Progress) -> Iterator[dict[str, Any]]:
+def _counted(
+    items: Iterable[dict[str, Any]], what: str, progress: Progress
+) -> Iterator[dict[str, Any]]:
     for count, item in enumerate(items, 1):
         if count % 500 == 0:
             progress(f"read {count} {what}")

@@ -11,7 +11,14 @@ from typing import Any
 from arc_toolkit import resources
 from arc_toolkit.checkpoints.interval import daly_interval
 from arc_toolkit.cost.cost_report import CostReport
-from arc_toolkit.cost.cost_text import cost_json, explain_cost, interval_sentence, mix_sentence, price_range, span
+from arc_toolkit.cost.cost_text import (
+    cost_json,
+    explain_cost,
+    interval_sentence,
+    mix_sentence,
+    price_range,
+    span,
+)
 from arc_toolkit.cost.eviction_rates import percent
 from arc_toolkit.cost.formulas import expected
 from arc_toolkit.cost.plots import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, LinePlot
@@ -68,22 +75,34 @@ def price_plot(report: CostReport) -> LinePlot | None:
     curves: list[tuple[str, str, list[tuple[float, float]]]] = []
     if dedicated and total:
         curves.append(
-            (Tier.DEDICATED.value, "dedicated", [(rate, dedicated if per_hour else total) for rate in rates])
+            (
+                Tier.DEDICATED.value,
+                "dedicated",
+                [(rate, dedicated if per_hour else total) for rate in rates],
+            )
         )
     if per_hour and total:
         curves.append(
-            ("spot pays below", "spot", [(rate, total / item.price(1.0, job.nodes)) for rate, item in results])
+            (
+                "spot pays below",
+                "spot",
+                [(rate, total / item.price(1.0, job.nodes)) for rate, item in results],
+            )
         )
     for tier, amount in known.items():
         if tier is not Tier.DEDICATED:
             curve = [(rate, result.price(amount, job.nodes)) for rate, result in results]
             curves.append((tier.value, TONES[tier], curve))
-    highest = 1.3 * curves[0][2][0][1] if total else max(y for _, _, curve in curves for _, y in curve)
+    highest = (
+        1.3 * curves[0][2][0][1] if total else max(y for _, _, curve in curves for _, y in curve)
+    )
     plot = LinePlot(
         (0.0, furthest),
         (0.0, highest * 1.05),
         "evictions per node and hour",
-        f"price per VM and hour ({report.currency})" if per_hour else f"expected price ({report.currency})",
+        f"price per VM and hour ({report.currency})"
+        if per_hour
+        else f"expected price ({report.currency})",
         lambda value: f"{value:.0%}".replace("%", " %"),
         lambda value: f"{value:,.0f}" if highest >= 10 else f"{value:.3g}",
     )

@@ -30,7 +30,9 @@ class TierCost:
     slower: float
     cost: float | None = None
     low: float | None = None
-    high: float | None = None  # None with `low`: no end, because the rate has none or the job would hardly get on
+    high: float | None = (
+        None  # None with `low`: no end, because the rate has none or the job would hardly get on
+    )
     saving: float | None = None
 
 
@@ -42,7 +44,9 @@ class CostReport:
     rate: EvictionRate
     rows: list[TierCost]
     expected: Expected
-    break_even: float | None  # None: it pays at any rate, a price is unknown, or there is no formula
+    break_even: (
+        float | None
+    )  # None: it pays at any rate, a price is unknown, or there is no formula
     pays_below: float | None = None  # the spot price at which both cost the same; None: unknown
     fallback: bool = False  # time and price come from the simulation
     runs: Runs | None = None  # with --simulate
@@ -83,7 +87,8 @@ def build_cost(
             f"{job.mean:.0f} s and hardly makes progress: use fewer nodes, a faster save or a shorter restart"
         )
     low, high = (
-        simulated if end == job.rate else _simulated(job.at(end), runs, seed) for end in (rate.low, rate.high)
+        simulated if end == job.rate else _simulated(job.at(end), runs, seed)
+        for end in (rate.low, rate.high)
     )
     assert low, "fewer evictions than what can be computed with"
     high = None if rate.open_end else high
@@ -113,9 +118,19 @@ def build_cost(
             )
         rows.append(row)
     spot = prices.get(Tier.SPOT)
-    even = break_even(job, dedicated.amount, spot.amount) if dedicated and spot and not fallback else None
-    below = _pays_below(job, result, simulated if fallback else None, dedicated.amount) if dedicated else None
-    report = CostReport(size, region, job, rate, rows, result, even, below, fallback, simulated if runs else None)
+    even = (
+        break_even(job, dedicated.amount, spot.amount)
+        if dedicated and spot and not fallback
+        else None
+    )
+    below = (
+        _pays_below(job, result, simulated if fallback else None, dedicated.amount)
+        if dedicated
+        else None
+    )
+    report = CostReport(
+        size, region, job, rate, rows, result, even, below, fallback, simulated if runs else None
+    )
     if fallback:
         report.notes.append(
             f"time and price with a fallback come from {len(simulated.elapsed):,} simulated runs: there is no formula"
@@ -132,7 +147,9 @@ def _simulated(job: TrainingJob, runs: int, seed: int) -> Runs | None:
     return simulate(job, count, seed)
 
 
-def _pays_below(job: TrainingJob, result: Expected, simulated: Runs | None, dedicated: float) -> float:
+def _pays_below(
+    job: TrainingJob, result: Expected, simulated: Runs | None, dedicated: float
+) -> float:
     """Both prices are sums of hours times prices: equal at what dedicated leaves for the hours on spot."""
     limit = dedicated * job.nodes * job.work_seconds / 3600
     if simulated is None:
@@ -173,7 +190,11 @@ def answer(report: CostReport) -> str:
         if report.break_even is not None
         else "; it pays at any eviction rate up to 99.9 % per hour"
     )
-    even = "; it pays at no eviction rate" if spot.price and _dearer(spot.price, dedicated.price) else even
+    even = (
+        "; it pays at no eviction rate"
+        if spot.price and _dearer(spot.price, dedicated.price)
+        else even
+    )
     even = "" if report.fallback else even
     if spot.cost <= dedicated.cost:
         return f"Spot is {percent(1 - spot.cost / dedicated.cost)} cheaper and {longer}{even}."

@@ -40,13 +40,15 @@ def cost_table(report: CostReport) -> str:
             f"{row.hours:,.2f}",
             money(row.cost),
             price_range(row),
-            "unknown" if row.saving is None else percent(row.saving) if row.tier is not Tier.DEDICATED else "",
+            "unknown"
+            if row.saving is None
+            else percent(row.saving)
+            if row.tier is not Tier.DEDICATED
+            else "",
         ]
         for row in report.rows
     ]
-    title = (
-        f"{plural(job.nodes, 'node')} {report.size} in {report.region}, {job.work_seconds / 3600:g} hours of work"
-    )
+    title = f"{plural(job.nodes, 'node')} {report.size} in {report.region}, {job.work_seconds / 3600:g} hours of work"
     parts = [
         f"{title}, evictions {report.rate.text}",
         table(headers, rows, right=(1, 2, 3, 4, 5)),
@@ -60,7 +62,11 @@ def cost_table(report: CostReport) -> str:
 def price_range(row: TierCost) -> str:
     if row.low is None or row.tier is Tier.DEDICATED:
         return ""
-    return f"{money(row.low)} or more" if row.high is None else f"{money(row.low)} to {money(row.high)}"
+    return (
+        f"{money(row.low)} or more"
+        if row.high is None
+        else f"{money(row.low)} to {money(row.high)}"
+    )
 
 
 def interval_sentence(report: CostReport) -> str:
@@ -81,7 +87,9 @@ def _share(report: CostReport) -> str:
         return ""
     prices = [(row.tier, use.price(row.price.amount)) for row in report.rows if row.price]
     costs = ", ".join(f"{tier.value} {money(price)} {report.currency}/h" for tier, price in prices)
-    text = f"{use.instance_type} ({use.share} of a VM, {use.per_vm} fit): {costs or 'price unknown'}."
+    text = (
+        f"{use.instance_type} ({use.share} of a VM, {use.per_vm} fit): {costs or 'price unknown'}."
+    )
     text += f" {plural(use.workers, 'worker')} on {plural(use.vms, 'VM')}"
     text += f", {plural(use.empty, 'share')} empty" if use.empty else ", every share used"
     return f"{text}: {percent(use.wasted)} of the price is for what nothing runs on."
@@ -92,12 +100,28 @@ def _simulation(report: CostReport) -> str:
         return ""
     spot, dedicated = report.row(Tier.SPOT).price, report.row(Tier.DEDICATED).price
     hours = [value / 3600 for value in report.runs.elapsed]
-    rows = [["hours", *(f"{quantile(hours, share):,.2f}" for share in SHARES), f"{mean_of(hours):,.2f}"]]
+    rows = [
+        ["hours", *(f"{quantile(hours, share):,.2f}" for share in SHARES), f"{mean_of(hours):,.2f}"]
+    ]
     if spot:
-        costs = report.runs.prices(spot.amount, dedicated.amount if dedicated else None, report.job.nodes)
-        rows.append(["spot price", *(money(quantile(costs, share)) for share in SHARES), money(mean_of(costs))])
+        costs = report.runs.prices(
+            spot.amount, dedicated.amount if dedicated else None, report.job.nodes
+        )
+        rows.append(
+            [
+                "spot price",
+                *(money(quantile(costs, share)) for share in SHARES),
+                money(mean_of(costs)),
+            ]
+        )
     counts = [float(count) for count in report.runs.evictions]
-    rows.append(["evictions", *(f"{quantile(counts, share):.0f}" for share in SHARES), f"{mean_of(counts):.1f}"])
+    rows.append(
+        [
+            "evictions",
+            *(f"{quantile(counts, share):.0f}" for share in SHARES),
+            f"{mean_of(counts):.1f}",
+        ]
+    )
     headers = [f"{len(hours):,} RUNS", *(f"{share:.0%}" for share in SHARES), "MEAN"]
     return table(headers, rows, right=(1, 2, 3, 4, 5, 6))
 
@@ -145,9 +169,19 @@ def explain_cost(report: CostReport, style: Style) -> str:
     young, daly = best_interval(save, mean, noticed), daly_interval(save, mean, noticed)
     node = mean * job.nodes / job.together
     steps = [
-        ["node", f"M1 = 3600 / -ln(1 - {job.rate:.4g})", span(node), "between evictions of one node"],
+        [
+            "node",
+            f"M1 = 3600 / -ln(1 - {job.rate:.4g})",
+            span(node),
+            "between evictions of one node",
+        ],
         ["job", _mean_formula(job), span(mean), "of any of its nodes"],
-        ["notice", f"q = {noticed:.0%}", span(mean / (1 - noticed) if noticed < 1 else math.inf), "M / (1 - q)"],
+        [
+            "notice",
+            f"q = {noticed:.0%}",
+            span(mean / (1 - noticed) if noticed < 1 else math.inf),
+            "M / (1 - q)",
+        ],
         [
             "Young",
             f"sqrt(2 x {save:g} x {mean:.0f} / (1 - {noticed:g}))",
@@ -163,8 +197,16 @@ def explain_cost(report: CostReport, style: Style) -> str:
             result.saves,
             f"{save:g} s each, every {span(job.interval)}{' and at a notice' if noticed else ''}",
         ),
-        ("done again", result.redone, f"work since the last save, at {1 - noticed:.0%} of the evictions"),
-        ("restarts", result.restarts, f"{result.evictions:.1f} evictions, {job.restart_seconds:g} s each"),
+        (
+            "done again",
+            result.redone,
+            f"work since the last save, at {1 - noticed:.0%} of the evictions",
+        ),
+        (
+            "restarts",
+            result.restarts,
+            f"{result.evictions:.1f} evictions, {job.restart_seconds:g} s each",
+        ),
         ("waits", result.waits, f"for capacity, at {job.missing.share:.0%} of the evictions"),
         ("expected", result.elapsed, f"{percent(result.slower)} longer"),
     ]
@@ -177,9 +219,13 @@ def explain_cost(report: CostReport, style: Style) -> str:
         level = seconds if is_level else level + seconds
         drawn = round(level * BAR / top) - round(start * BAR / top)
         bar = " " * round(start * BAR / top) + ("█" * drawn if is_level else "▒" * drawn or "▏")
-        bars.append([name, f"{seconds / 3600:,.2f}", style(bar, "blue" if is_level else "yellow"), rule])
+        bars.append(
+            [name, f"{seconds / 3600:,.2f}", style(bar, "blue" if is_level else "yellow"), rule]
+        )
     parts = [
-        style("how often to save", "bold") + "\n" + table(["", "", "", ""], steps, right=(2,)).lstrip("\n"),
+        style("how often to save", "bold")
+        + "\n"
+        + table(["", "", "", ""], steps, right=(2,)).lstrip("\n"),
         style("expected time", "bold") + "\n" + table(["", "hours", "", ""], bars, right=(1,)),
     ]
     spot = report.row(Tier.SPOT)
@@ -195,7 +241,9 @@ def explain_cost(report: CostReport, style: Style) -> str:
 
 
 def _mean_formula(job: TrainingJob) -> str:
-    return f"M = M1 / {job.nodes}" if job.together == 1 else f"M = M1 x {job.together:g} / {job.nodes}"
+    return (
+        f"M = M1 / {job.nodes}" if job.together == 1 else f"M = M1 x {job.together:g} / {job.nodes}"
+    )
 
 
 def cost_json(report: CostReport) -> dict[str, Any]:
@@ -283,7 +331,9 @@ def _share_json(report: CostReport) -> dict[str, Any] | None:
         "vms": use.vms,
         "empty_shares": use.empty,
         "wasted": use.wasted,
-        "prices_per_hour": {row.tier.value: use.price(row.price.amount) for row in report.rows if row.price},
+        "prices_per_hour": {
+            row.tier.value: use.price(row.price.amount) for row in report.rows if row.price
+        },
     }
 
 

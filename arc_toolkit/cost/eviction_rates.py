@@ -11,7 +11,9 @@ from itertools import pairwise
 from arc_toolkit.errors import ArcError
 from arc_toolkit.output.table import plural
 
-_RATE = re.compile(r"(?P<low>\d+(?:\.\d+)?)\s*%?\s*(?:(?P<plus>\+)\s*%?|-\s*(?P<high>\d+(?:\.\d+)?)\s*%?)?")
+_RATE = re.compile(
+    r"(?P<low>\d+(?:\.\d+)?)\s*%?\s*(?:(?P<plus>\+)\s*%?|-\s*(?P<high>\d+(?:\.\d+)?)\s*%?)?"
+)
 CONFIDENCE = 0.95
 WAVE_SECONDS = 300.0  # nodes that Azure takes for one need for capacity go within minutes
 HIGHEST_MEASURED = 0.999
@@ -55,7 +57,9 @@ def parse_rate(text: str, source: str = "--eviction-rate") -> EvictionRate:
     low = float(match["low"]) / 100
     high = float(match["high"]) / 100 if match["high"] else low
     if not low <= high < 1:
-        raise ArcError(f"{source} {text}: a rate is less than 100% per hour, and a band begins with its lower end")
+        raise ArcError(
+            f"{source} {text}: a rate is less than 100% per hour, and a band begins with its lower end"
+        )
     return EvictionRate(low, (low + high) / 2, high, source, bool(match["plus"]))
 
 
@@ -87,21 +91,27 @@ def measured_rate(lives: Iterable[NodeLife], source: str) -> EvictionRate:
     per_hour = [-math.expm1(-value / hours) for value in (low, middle, high)]
     waves = _waves(sure)
     shown = f"{hours:,.0f}" if hours >= 10 else f"{hours:.2g}"
-    counts = f"{plural(len(sure), 'eviction')} of {plural(len(rows), 'spot node')} in {shown} node hours"
+    counts = (
+        f"{plural(len(sure), 'eviction')} of {plural(len(rows), 'spot node')} in {shown} node hours"
+    )
     counts += f", {plural(waves, 'wave')}" if waves < len(sure) else ""
     counts += f", {len(unclear)} more vanished without a reason" if unclear else ""
     if per_hour[1] > HIGHEST_MEASURED:
         raise ArcError(f"{source}: {counts}: that is too little to compute with: record for longer")
     together = len(sure) / waves if waves else 1.0
     high_rate = min(per_hour[2], HIGHEST_MEASURED)
-    return EvictionRate(per_hour[0], per_hour[1], high_rate, f"{source}: {counts}", together=together)
+    return EvictionRate(
+        per_hour[0], per_hour[1], high_rate, f"{source}: {counts}", together=together
+    )
 
 
 def _mean_evictions(rows: Sequence[NodeLife]) -> tuple[float, float]:
     """The exact interval of the mean number of evictions: that of the waves, times their size."""
     waves, tail = _waves(rows), (1 - CONFIDENCE) / 2
     size = len(rows) / waves if waves else 1.0
-    return size * _poisson_mean(waves, 1 - tail, upper=False), size * _poisson_mean(waves, tail, upper=True)
+    return size * _poisson_mean(waves, 1 - tail, upper=False), size * _poisson_mean(
+        waves, tail, upper=True
+    )
 
 
 def _waves(rows: Sequence[NodeLife]) -> int:
@@ -127,4 +137,7 @@ def _at_most(events: int, mean: float) -> float:
     """The probability of that many or fewer. By logarithms: e^-mean is 0 for a thousand events; far terms are 0."""
     first = max(0, int(mean - 12 * math.sqrt(mean + 1)))
     scale = math.log(mean)
-    return math.fsum(math.exp(count * scale - mean - math.lgamma(count + 1)) for count in range(first, events + 1))
+    return math.fsum(
+        math.exp(count * scale - mean - math.lgamma(count + 1))
+        for count in range(first, events + 1)
+    )

@@ -57,7 +57,10 @@ def expected(job: TrainingJob, interval: float | None = None) -> Expected | None
     tau = job.interval if interval is None else interval
     # Nothing is saved after the last part, which is as long as what the others leave.
     last = job.work_seconds - tau * (math.ceil(job.work_seconds / tau) - 1)
-    parts = [_renewals(job, job.work_seconds - last, tau, job.save_seconds), _renewals(job, last, last, 0.0)]
+    parts = [
+        _renewals(job, job.work_seconds - last, tau, job.save_seconds),
+        _renewals(job, last, last, 0.0),
+    ]
     saves, restarts, redone, evictions = (math.fsum(column) for column in zip(*parts, strict=True))
     if not saves + restarts + redone <= HOPELESS * job.work_seconds:
         return None
@@ -72,7 +75,9 @@ def expected(job: TrainingJob, interval: float | None = None) -> Expected | None
     )
 
 
-def _renewals(job: TrainingJob, work: float, tau: float, save: float) -> tuple[float, float, float, float]:
+def _renewals(
+    job: TrainingJob, work: float, tau: float, save: float
+) -> tuple[float, float, float, float]:
     """Seconds of saves, restarts and work done again, and the number of evictions, for so much work.
 
     `save` is the one that ends a renewal; the one at a notice is that of the job.
@@ -89,7 +94,12 @@ def _renewals(job: TrainingJob, work: float, tau: float, save: float) -> tuple[f
     count = work / kept
     saves = undisturbed * save + noticed * evicted * at_notice
     redone = mean * evicted - undisturbed * save - kept
-    return count * saves, count * evicted * mean * (again - 1), count * redone, count * evicted * again
+    return (
+        count * saves,
+        count * evicted * mean * (again - 1),
+        count * redone,
+        count * evicted * again,
+    )
 
 
 def _wait(job: TrainingJob, most: float) -> float:
@@ -97,7 +107,9 @@ def _wait(job: TrainingJob, most: float) -> float:
     missing = job.missing
     most = min(most, math.inf if missing.fallback_seconds is None else missing.fallback_seconds)
     return (
-        missing.share * missing.mean_seconds * -math.expm1(-most / missing.mean_seconds) if missing.share else 0.0
+        missing.share * missing.mean_seconds * -math.expm1(-most / missing.mean_seconds)
+        if missing.share
+        else 0.0
     )
 
 

@@ -27,7 +27,9 @@ CERTAINTY = 0.95
 MIX_RUNS = 2000
 LEAST_RUNS = 200  # fewer cannot show 95 %
 STEPS = (0.0, 0.25, 0.5, 0.75, 1.0)
-LEAST_LEAD = 60.0  # seconds ahead of the line before it stops on demand, however fast a changeover is
+LEAST_LEAD = (
+    60.0  # seconds ahead of the line before it stops on demand, however fast a changeover is
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,11 @@ class RandomCapacity:
         self._mean, self._missing, self._uniform = job.mean, job.missing, uniform
 
     def evicted_at(self, start: float) -> float:
-        return start - math.log(1.0 - self._uniform()) * self._mean if self._mean < math.inf else math.inf
+        return (
+            start - math.log(1.0 - self._uniform()) * self._mean
+            if self._mean < math.inf
+            else math.inf
+        )
 
     def back_at(self, evicted: float) -> float:
         if self._missing.share and self._uniform() < self._missing.share:
@@ -120,7 +126,12 @@ class MixRun:
         return self.deadline - self.clock - self.left
 
     def _threshold(self, left: float) -> float:
-        line = (self.policy.ahead or 0.0) * (self.deadline - self.job.work_seconds) * left / self.job.work_seconds
+        line = (
+            (self.policy.ahead or 0.0)
+            * (self.deadline - self.job.work_seconds)
+            * left
+            / self.job.work_seconds
+        )
         return max(self.policy.reserve, line)
 
     def _on_spot(self, starting: float) -> None:
@@ -181,7 +192,11 @@ def policies(job: TrainingJob) -> list[MixPolicy]:
     rows = [MixPolicy("spot only", None), MixPolicy("on demand only", math.inf)]
     for ahead in STEPS:
         for reserve in (paper, careful):
-            words = "wait as long as possible" if ahead == 0 else f"keep {ahead:.0%} of the uniform pace"
+            words = (
+                "wait as long as possible"
+                if ahead == 0
+                else f"keep {ahead:.0%} of the uniform pace"
+            )
             rows.append(MixPolicy(f"{words}, reserve {reserve:.0f} s", ahead, reserve))
     return rows
 
@@ -208,7 +223,10 @@ def evaluate(
         uniform = random.Random(seed * 1_000_003 + number).random  # noqa: S311 (a simulation)
         capacity = given[number] if given else RandomCapacity(job, uniform)
         rows.append(MixRun(job, policy, deadline, capacity, uniform).finish())
-    costs = [(job.nodes * (spot * row.spot + dear * row.on_demand) + spot * row.idle) / 3600 for row in rows]
+    costs = [
+        (job.nodes * (spot * row.spot + dear * row.on_demand) + spot * row.idle) / 3600
+        for row in rows
+    ]
     paid = math.fsum(row.spot + row.on_demand for row in rows)
     return MixResult(
         policy,
@@ -221,7 +239,12 @@ def evaluate(
 
 
 def cheapest_mix(
-    job: TrainingJob, deadline: float, prices: tuple[float, float], *, runs: int = MIX_RUNS, seed: int = 0
+    job: TrainingJob,
+    deadline: float,
+    prices: tuple[float, float],
+    *,
+    runs: int = MIX_RUNS,
+    seed: int = 0,
 ) -> MixReport:
     """The cheapest candidate that meets the deadline with 95 %, with a margin for the finite number of runs."""
     if deadline < job.work_seconds:

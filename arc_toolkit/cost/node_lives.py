@@ -62,7 +62,9 @@ def _causes(node: Node, reasons: Iterable[str]) -> set[str | None]:
     return {_signals().get(sign) for sign in signs}
 
 
-def _reasons_by_node(events: Iterable[Mapping[str, Any]]) -> dict[str, list[tuple[str, float | None]]]:
+def _reasons_by_node(
+    events: Iterable[Mapping[str, Any]],
+) -> dict[str, list[tuple[str, float | None]]]:
     rows: dict[str, list[tuple[str, float | None]]] = {}
     for event in events:
         about = mapping(event.get("involvedObject")) or mapping(event.get("regarding"))

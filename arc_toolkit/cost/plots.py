@@ -46,7 +46,11 @@ class LinePlot:
 
     def x(self, value: float) -> float:
         low, high = self.x_range
-        part = math.log(value / low) / math.log(high / low) if self.log else (value - low) / (high - low)
+        part = (
+            math.log(value / low) / math.log(high / low)
+            if self.log
+            else (value - low) / (high - low)
+        )
         return round(LEFT + part * (WIDTH - LEFT - RIGHT), 1)
 
     def y(self, value: float) -> float:
@@ -98,5 +102,23 @@ def round_steps(low: float, high: float, count: int = 5) -> list[float]:
 
 def log_steps(low: float, high: float) -> list[float]:
     """Times that people name, within a range of seconds."""
-    times = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 18000, 36000, 86400, 172800, 432000)
+    times = (
+        1,
+        2,
+        5,
+        10,
+        30,
+        60,
+        120,
+        300,
+        600,
+        1800,
+        3600,
+        7200,
+        18000,
+        36000,
+        86400,
+        172800,
+        432000,
+    )
     return [float(value) for value in times if low <= value <= high]

@@ -50,7 +50,9 @@ PriceTable = Mapping[PriceKey, VmPrice]
 def read_prices(lines: Iterable[str], name: str) -> dict[PriceKey, VmPrice]:
     """The rows of a CSV; lines that begin with # are comments."""
     numbered = [
-        (number, line) for number, line in enumerate(lines, 1) if not line.startswith("#") and line.strip()
+        (number, line)
+        for number, line in enumerate(lines, 1)
+        if not line.startswith("#") and line.strip()
     ]
     rows = csv.DictReader(line for _, line in numbered)
     lacking = [field for field in REQUIRED if field not in (rows.fieldnames or ())]
@@ -62,11 +64,13 @@ def read_prices(lines: Iterable[str], name: str) -> dict[PriceKey, VmPrice]:
     for (number, _), row in zip(numbered[1:], rows, strict=False):
         where = f"{name}:{number}"
         tier = _tier(row["tier"], where)
-        table[(row["size"] or "").strip().lower(), (row["region"] or "").strip().lower(), tier] = VmPrice(
-            _amount(row["price"], where),
-            (row.get("currency") or "USD").strip().upper(),
-            _day(row.get("date"), where),
-            (row.get("source") or name).strip(),
+        table[(row["size"] or "").strip().lower(), (row["region"] or "").strip().lower(), tier] = (
+            VmPrice(
+                _amount(row["price"], where),
+                (row.get("currency") or "USD").strip().upper(),
+                _day(row.get("date"), where),
+                (row.get("source") or name).strip(),
+            )
         )
     return table
 
@@ -86,11 +90,15 @@ def prices_of(size: str, region: str, tables: Iterable[PriceTable]) -> dict[Tier
 
         near = difflib.get_close_matches(region.lower(), regions, n=1)
         hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(regions)};"
-        raise ArcError(f"--region {region}: no price is known there: {hint} --prices FILE sets others")
+        raise ArcError(
+            f"--region {region}: no price is known there: {hint} --prices FILE sets others"
+        )
     prices: dict[Tier, VmPrice] = {}
     for tier in Tier:
         for table in tables:
-            price = table.get((size.lower(), region.lower(), tier)) or table.get((size.lower(), "", tier))
+            price = table.get((size.lower(), region.lower(), tier)) or table.get(
+                (size.lower(), "", tier)
+            )
             if price:
                 prices[tier] = price
                 break
@@ -130,7 +138,9 @@ def old_prices(prices: Mapping[Tier, VmPrice], today: date) -> list[str]:
 
 def _tier(text: str | None, where: str) -> Tier:
     try:
-        return Tier((text or "").strip().lower().replace("_", "-").replace("on-demand", "dedicated"))
+        return Tier(
+            (text or "").strip().lower().replace("_", "-").replace("on-demand", "dedicated")
+        )
     except ValueError:
         raise ArcError(f"{where}: tier {text!r}: there are {', '.join(Tier)}") from None
 
@@ -141,7 +151,9 @@ def _amount(text: str | None, where: str) -> float:
     except ValueError:
         raise ArcError(f"{where}: price {text!r} is not a number") from None
     if not 0 < amount < HIGHEST_PRICE:
-        raise ArcError(f"{where}: price {text!r}: a price is more than 0 and less than {HIGHEST_PRICE:,}")
+        raise ArcError(
+            f"{where}: price {text!r}: a price is more than 0 and less than {HIGHEST_PRICE:,}"
+        )
     return amount
 
 

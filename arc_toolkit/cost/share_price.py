@@ -48,7 +48,9 @@ def share_use(size: str, share: str, workers: int) -> ShareUse:
     if not types:
         raise ArcError(refused[0] if refused else f"--share {share}: {size} has nothing to share")
     entry = types[0]
-    return ShareUse(entry.name, str(entry.request), entry.portion.per_node, workers, _left_over(entry))
+    return ShareUse(
+        entry.name, str(entry.request), entry.portion.per_node, workers, _left_over(entry)
+    )
 
 
 def _left_over(entry: InstanceType) -> float:

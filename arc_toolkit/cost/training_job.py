@@ -25,7 +25,9 @@ class MissingCapacity:
 
     def __post_init__(self) -> None:
         if not 0 <= self.share <= 1 or (self.share and not 0 < self.mean_seconds < math.inf):
-            raise ArcError("--missing: use a share from 0% to 100% and a time of more than 0, such as 10%:30m")
+            raise ArcError(
+                "--missing: use a share from 0% to 100% and a time of more than 0, such as 10%:30m"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +41,21 @@ class TrainingJob:
     restart_seconds: float = 60.0
     noticed: float = NOTICE_WORKS
     missing: MissingCapacity = MissingCapacity()
-    together: float = 1.0  # nodes of the job that one eviction takes, on average: evictions come in waves
+    together: float = (
+        1.0  # nodes of the job that one eviction takes, on average: evictions come in waves
+    )
 
     def __post_init__(self) -> None:
         if self.nodes < 1:
             raise ArcError(f"--nodes {self.nodes}: a job needs at least one node")
         if not 1 <= self.together <= self.nodes:
-            raise ArcError(f"--together {self.together:g}: use 1 to {self.nodes}, the nodes of the job")
+            raise ArcError(
+                f"--together {self.together:g}: use 1 to {self.nodes}, the nodes of the job"
+            )
         if not 1 <= self.work_seconds <= MOST_HOURS * 3600:
-            raise ArcError(f"--hours: a job takes at least a second, and at most {MOST_HOURS:,} hours")
+            raise ArcError(
+                f"--hours: a job takes at least a second, and at most {MOST_HOURS:,} hours"
+            )
         if not 0 <= self.rate < 1:
             raise ArcError(f"--eviction-rate {self.rate:.0%}: use 0% or more, and less than 100%")
         if self.save_seconds < 0 or self.restart_seconds < 0:

@@ -35,19 +35,26 @@ _SHAPES = (
 # Names that messages of Kubernetes and the node problem detector have in a fixed place.
 _NAME = r"([a-z0-9][a-z0-9.-]{0,62})"
 _NAMED = [
-    re.compile(rf"(?:exceeded quota: |for volume \"|webhook \"|plugin type=\"|queue \"){_NAME}(?![\w./+=-])"),
+    re.compile(
+        rf"(?:exceeded quota: |for volume \"|webhook \"|plugin type=\"|queue \"){_NAME}(?![\w./+=-])"
+    ),
     re.compile(rf"Container {_NAME} (?:was using|exceeded its local)"),
 ]
 _CONDITION = re.compile(r"Node condition ([A-Z][A-Za-z0-9]{2,63}) is now: ")
 # Figures after a word for a secret, up to six words or figures later: `password is 839201746512`, `--pin 4829104756`,
 # `otp 4 digits: 48291047`. A short one with a unit is an amount: `a container with token in its name was using 3104Ki`.
 _SECRET_WORD = re.compile(
-    r"(?:passw(?:or)?[dt]|passphrase|(?:pass|pin)code|pwd|pin|secret|token|key|credential|otp)s?\b", re.IGNORECASE
+    r"(?:passw(?:or)?[dt]|passphrase|(?:pass|pin)code|pwd|pin|secret|token|key|credential|otp)s?\b",
+    re.IGNORECASE,
 )
-_AFTER_IT = re.compile(r"(?:[^\w\n]{1,8}(?:[A-Za-z_]{1,20}\b|\d+(?![A-Za-z\d])|\d{8,}[A-Za-z]{1,2}\b)){0,7}")
+_AFTER_IT = re.compile(
+    r"(?:[^\w\n]{1,8}(?:[A-Za-z_]{1,20}\b|\d+(?![A-Za-z\d])|\d{8,}[A-Za-z]{1,2}\b)){0,7}"
+)
 _FIGURE = re.compile(r"(?<!\w)\d(?:[\d .,-]*\d)?(?:(?![A-Za-z\d])|(?<=\d{8})[A-Za-z]{1,2}\b)")
 _SHAPE = re.compile("|".join(f"(?:{shape})" for shape in _SHAPES))
-_PIECE = re.compile(rf"(?<![^\W_])(?:{_SHAPES[0]}|{_SHAPES[1]}|{_SHAPES[2]}|{_SHAPES[3]})(?![^\W_])|[^\W_]+")
+_PIECE = re.compile(
+    rf"(?<![^\W_])(?:{_SHAPES[0]}|{_SHAPES[1]}|{_SHAPES[2]}|{_SHAPES[3]})(?![^\W_])|[^\W_]+"
+)
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _REASON = re.compile(r"[A-Za-z][A-Za-z0-9]{0,63}|OutOf[a-z0-9./-]{1,60}")
 
@@ -58,7 +65,9 @@ def allowed_text(text: str, names: Iterable[str] = ()) -> str:
     keep = {name for name in names if name and name in text}
     keep.update(name for pattern in _NAMED for name in pattern.findall(text))
     keep.update(filter(_is_reason, _CONDITION.findall(text)))
-    named = re.compile("|".join(rf"(?<![\w-]){re.escape(name)}(?![\w-])" for name in sorted(keep, reverse=True)))
+    named = re.compile(
+        "|".join(rf"(?<![\w-]){re.escape(name)}(?![\w-])" for name in sorted(keep, reverse=True))
+    )
     parts, at = [], 0
     for match in named.finditer(text) if keep else ():
         parts += [_masked(text[at : match.start()]), match[0]]
@@ -77,7 +86,9 @@ def _without_secret_figures(text: str) -> str:
 def allowed_reason(text: str) -> str:
     """A reason in CamelCase as it is, also an unknown one; Azure writes whole sentences here at times."""
     return (
-        text if _REASON.fullmatch(text) and (text.startswith("OutOf") or _is_reason(text)) else allowed_text(text)
+        text
+        if _REASON.fullmatch(text) and (text.startswith("OutOf") or _is_reason(text))
+        else allowed_text(text)
     )
 
 

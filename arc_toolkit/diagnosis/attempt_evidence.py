@@ -14,7 +14,12 @@ from typing import Any, Literal
 
 from arc_toolkit.diagnosis import kubelet_messages, signals, times
 from arc_toolkit.diagnosis.cluster_index import ClusterIndex, within
-from arc_toolkit.diagnosis.container_evidence import ONLY_SIDECAR, from_containers, from_reading, main_containers
+from arc_toolkit.diagnosis.container_evidence import (
+    ONLY_SIDECAR,
+    from_containers,
+    from_reading,
+    main_containers,
+)
 from arc_toolkit.diagnosis.gpu_messages import GpuProof
 from arc_toolkit.diagnosis.kubelet_messages import Reading
 from arc_toolkit.diagnosis.log_endings import LastWords
@@ -58,13 +63,17 @@ class AttemptContext:
     end: float | None = None
     next_start: float | None = None
     failure: tuple[str, str] | None = None  # AzureML's own code and diagnostics
-    prs_evidence: list[tuple[PrsEvidence, bool]] = field(default_factory=list)  # and whether it names this node
+    prs_evidence: list[tuple[PrsEvidence, bool]] = field(
+        default_factory=list
+    )  # and whether it names this node
     alone: bool = True  # not a rank of a gang, so what the job's files say is of this node
 
     @property
     def exit_is_known(self) -> bool:
         """AzureML or the pod says how the job's process ended, so its last words are not needed."""
-        without_code = self.pod is None or any(item.fails_without_code for item in self.pod.containers)
+        without_code = self.pod is None or any(
+            item.fails_without_code for item in self.pod.containers
+        )
         return self.failure is not None or not without_code
 
     @property
@@ -113,7 +122,9 @@ _NOT_BY_ITSELF = (LastWords.STOPPED, LastWords.MOUNT_LOST)
 
 
 def _without_own_errors(candidates: list[CauseCandidate]) -> list[CauseCandidate]:
-    return [replace(item, kind=None) if item.kind is CauseKind.USER else item for item in candidates]
+    return [
+        replace(item, kind=None) if item.kind is CauseKind.USER else item for item in candidates
+    ]
 
 
 def _ended_before_its_disruption(pod: PodState) -> float | None:
@@ -121,7 +132,9 @@ def _ended_before_its_disruption(pod: PodState) -> float | None:
     ends = [
         item.finished
         for item in main_containers(pod.containers)
-        if item.state == "terminated" and item.reason != "ContainerStatusUnknown" and item.finished is not None
+        if item.state == "terminated"
+        and item.reason != "ContainerStatusUnknown"
+        and item.finished is not None
     ]
     if not ends or pod.disrupted is None or pod.disruption == "TerminationByKubelet":
         return None
@@ -134,7 +147,9 @@ def _from_pod(pod: PodState, context: AttemptContext) -> list[CauseCandidate]:
     if signal := table.get((EvidenceSource.POD_CONDITION, pod.disruption)):
         candidates.append(from_signal(signal, pod.disrupted))
     if pod.evicted:
-        candidates.append(from_signal(table[EvidenceSource.POD_CONDITION, "Evict"], pod.evicted.time))
+        candidates.append(
+            from_signal(table[EvidenceSource.POD_CONDITION, "Evict"], pod.evicted.time)
+        )
     if pod.reason == "Evicted":
         candidates.append(_evicted(EvidenceSource.POD_STATUS, pod, pod.message, pod.end))
     elif reading := _refused(pod, context):
@@ -152,9 +167,13 @@ def _from_pod(pod: PodState, context: AttemptContext) -> list[CauseCandidate]:
     return candidates + _commands(pod, context.cluster)
 
 
-def _evicted(source: EvidenceSource, pod: PodState, message: str, time: float | None) -> CauseCandidate:
+def _evicted(
+    source: EvidenceSource, pod: PodState, message: str, time: float | None
+) -> CauseCandidate:
     main = {item.name for item in main_containers(pod.containers)}
-    reading = kubelet_messages.evicted(message, lambda name: name in main if main else not is_sidecar(name))
+    reading = kubelet_messages.evicted(
+        message, lambda name: name in main if main else not is_sidecar(name)
+    )
     return from_reading(source, "Evicted", reading, time)
 
 
@@ -162,12 +181,20 @@ def _refused(pod: PodState, context: AttemptContext) -> Reading | None:
     if not pod.message or pod.reason in ("", "Evicted", "Terminated", "NodeShutdown", "Shutdown"):
         return None
     cluster, node = context.cluster, pod.node or ""
-    starts = [event.time for event in cluster.node_events.get(node, ()) if event.reason in signals.STARTS]
-    just_started = any(is_within(time, pod.start, START_UP_SECONDS, LOOK_AHEAD_SECONDS) for time in starts)
-    return kubelet_messages.refused(pod.reason, pod.message, cluster.fewer_devices.get(node), just_started)
+    starts = [
+        event.time for event in cluster.node_events.get(node, ()) if event.reason in signals.STARTS
+    ]
+    just_started = any(
+        is_within(time, pod.start, START_UP_SECONDS, LOOK_AHEAD_SECONDS) for time in starts
+    )
+    return kubelet_messages.refused(
+        pod.reason, pod.message, cluster.fewer_devices.get(node), just_started
+    )
 
 
-_COMMAND = re.compile(r"Start to execute command (\w+)")  # volcano: pkg/controllers/job, processNextCommand
+_COMMAND = re.compile(
+    r"Start to execute command (\w+)"
+)  # volcano: pkg/controllers/job, processNextCommand
 
 
 def _commands(pod: PodState, cluster: ClusterIndex) -> list[CauseCandidate]:
@@ -176,7 +203,9 @@ def _commands(pod: PodState, cluster: ClusterIndex) -> list[CauseCandidate]:
     for event in cluster.events_of_job(pod):
         match = _COMMAND.match(event.message) if event.reason == "CommandIssued" else None
         signal = signals.table().get((EvidenceSource.VOLCANO_JOB, match[1])) if match else None
-        if signal and (pod.end is None or is_within(event.time, pod.end, LOOK_BACK_SECONDS, LOOK_AHEAD_SECONDS)):
+        if signal and (
+            pod.end is None or is_within(event.time, pod.end, LOOK_BACK_SECONDS, LOOK_AHEAD_SECONDS)
+        ):
             candidates.append(from_signal(signal, event.time))
     return candidates
 
@@ -200,14 +229,18 @@ def _from_node(context: AttemptContext) -> list[CauseCandidate]:
     begin, end, tie = _window(context)
     events = cluster.node_events.get(context.node, [])
     candidates: list[CauseCandidate] = []
-    cut_off = context.pod is not None and any(item.was_cut_off for item in main_containers(context.pod.containers))
+    cut_off = context.pod is not None and any(
+        item.was_cut_off for item in main_containers(context.pod.containers)
+    )
     for event in within(events, begin, end + FAULT_REPORT_SECONDS):
         candidate = from_event(EvidenceSource.NODE_EVENT, event, weaker=tie != "exact")
         if candidate and _is_own_kill(event, context):
             candidate = replace(candidate, kind=CauseKind.OWN_MEMORY, confidence="medium")
         if candidate and _is_own_disk_error(event, context):
             candidate = replace(candidate, confidence="medium")
-        late = candidate and (candidate.kind is CauseKind.NODE_FAULT or (event.reason == "Rebooted" and cut_off))
+        late = candidate and (
+            candidate.kind is CauseKind.NODE_FAULT or (event.reason == "Rebooted" and cut_off)
+        )
         if candidate is None or (not late and (event.time or 0.0) > end):
             continue
         if tie == "exact" and _is_over(event, candidate, events, context.end):
@@ -233,7 +266,12 @@ def _is_over(
     for later in within(events, event.time, end - SAME_KILL_SECONDS):
         if candidate.kind is CauseKind.NODE_LOST and later.reason == "NodeReady":
             return True
-        if change and (other := condition_change(later)) and other[0] == change[0] and other[1] == "False":
+        if (
+            change
+            and (other := condition_change(later))
+            and other[0] == change[0]
+            and other[1] == "False"
+        ):
             return True
     return False
 
@@ -244,16 +282,22 @@ def _is_own_kill(event: ClusterEvent, context: AttemptContext) -> bool:
     One of several children may have little of the limit; then the program has to say that it lost one.
     """
     limit = context.pod.memory_limit if context.pod else 0
-    lost_a_child = any(item.evidence.reason == LastWords.CHILD_KILLED for item, _ in context.prs_evidence)
-    return is_within(event.time, context.end, SAME_KILL_SECONDS, 0) and kubelet_messages.fills_limit(
-        event.message, limit, 0.0 if lost_a_child else 0.5
+    lost_a_child = any(
+        item.evidence.reason == LastWords.CHILD_KILLED for item, _ in context.prs_evidence
     )
+    return is_within(
+        event.time, context.end, SAME_KILL_SECONDS, 0
+    ) and kubelet_messages.fills_limit(event.message, limit, 0.0 if lost_a_child else 0.5)
 
 
 def _is_own_disk_error(event: ClusterEvent, context: AttemptContext) -> bool:
     """The kernel reported the error with which the program ended. Alone it may be of a disk that nobody needs."""
     said = any(item.evidence.reason == LastWords.DISK_ERROR for item, _ in context.prs_evidence)
-    return said and event.reason == "IOError" and is_within(event.time, context.end, SAME_KILL_SECONDS, 0)
+    return (
+        said
+        and event.reason == "IOError"
+        and is_within(event.time, context.end, SAME_KILL_SECONDS, 0)
+    )
 
 
 def _untied(candidate: CauseCandidate) -> CauseCandidate:
@@ -283,7 +327,9 @@ def _from_node_state(node: Node, context: AttemptContext) -> list[CauseCandidate
         elif since <= end + (FAULT_REPORT_SECONDS if fault else 0) and (since >= begin or fault):
             candidate = from_signal(signal, since, weaker=tie != "exact")
             harmless = fault and _did_not_hinder(node.name, since, context)
-            candidates.append(replace(candidate, confidence="low", tied=False) if harmless else candidate)
+            candidates.append(
+                replace(candidate, confidence="low", tied=False) if harmless else candidate
+            )
     return candidates + _not_ready_until(node, context)
 
 
@@ -294,7 +340,12 @@ def _not_ready_until(node: Node, context: AttemptContext) -> list[CauseCandidate
     """
     for row in node.conditions:
         since = times.parse(row.since)
-        if row.type != "Ready" or row.status != "True" or since is None or since <= (context.start or 0.0):
+        if (
+            row.type != "Ready"
+            or row.status != "True"
+            or since is None
+            or since <= (context.start or 0.0)
+        ):
             continue
         if is_within(since, context.end, SAME_KILL_SECONDS, LOOK_BACK_SECONDS):
             changes = [
@@ -316,7 +367,11 @@ def _did_not_hinder(node: str, since: float, context: AttemptContext) -> bool:
     if any(start > since for start in context.cluster.successes.get(node, ())):
         return True
     start, end = context.start, context.end
-    return start is not None and end is not None and min(start - since, end - start) >= HARMLESS_SECONDS
+    return (
+        start is not None
+        and end is not None
+        and min(start - since, end - start) >= HARMLESS_SECONDS
+    )
 
 
 def _from_log(failure: tuple[str, str] | None) -> list[CauseCandidate]:
@@ -330,7 +385,8 @@ def _from_log(failure: tuple[str, str] | None) -> list[CauseCandidate]:
         )
         return [from_reading(EvidenceSource.LOG, "Evicted", reading, None)]
     containers = [
-        (str(item.get("name", "")), str(item.get("reason", ""))) for item in rows(pattern.get("containers"))
+        (str(item.get("name", "")), str(item.get("reason", "")))
+        for item in rows(pattern.get("containers"))
     ]
     if containers and all(signals.is_helper(name) for name, _ in containers):
         proxy = all(is_sidecar(name) for name, _ in containers)
@@ -338,14 +394,24 @@ def _from_log(failure: tuple[str, str] | None) -> list[CauseCandidate]:
         evidence = Evidence(EvidenceSource.LOG, signals.reason_text(code), message)
         return [CauseCandidate(evidence, CauseKind.SETUP, "medium")]
     if any(reason == "OOMKilled" for _, reason in containers):
-        evidence = Evidence(EvidenceSource.LOG, "OOMKilled", "AzureML: a container exceeded its own memory limit")
+        evidence = Evidence(
+            EvidenceSource.LOG, "OOMKilled", "AzureML: a container exceeded its own memory limit"
+        )
         return [CauseCandidate(evidence, CauseKind.OWN_MEMORY, "medium")]
     table = signals.table()
-    if signal := table.get((EvidenceSource.LOG, code)) or table.get((EvidenceSource.EXIT_CODE, code)):
-        return [CauseCandidate(Evidence(EvidenceSource.LOG, code, signal.message), signal.kind, signal.confidence)]
+    if signal := table.get((EvidenceSource.LOG, code)) or table.get(
+        (EvidenceSource.EXIT_CODE, code)
+    ):
+        return [
+            CauseCandidate(
+                Evidence(EvidenceSource.LOG, code, signal.message), signal.kind, signal.confidence
+            )
+        ]
     if code.isascii() and code.isdigit() and 0 < int(code[:9]) < 256:
         message = "AzureML: the job's process ended with an error of its own"
-        return [CauseCandidate(Evidence(EvidenceSource.LOG, code, message), CauseKind.USER, "medium")]
+        return [
+            CauseCandidate(Evidence(EvidenceSource.LOG, code, message), CauseKind.USER, "medium")
+        ]
     return []
 
 
@@ -383,5 +449,7 @@ def _from_files(context: AttemptContext) -> list[CauseCandidate]:
             candidates.append(CauseCandidate(item.evidence, kind, "high", tied=True))
             continue
         sure = printed and tied and reason != LastWords.OWN_ERROR
-        candidates.append(CauseCandidate(item.evidence, kind, "medium" if sure else "low", tied=tied))
+        candidates.append(
+            CauseCandidate(item.evidence, kind, "medium" if sure else "low", tied=tied)
+        )
     return candidates

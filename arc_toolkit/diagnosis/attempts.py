@@ -52,10 +52,16 @@ def build(
     """All attempts in order of job and number, and the jobs by their unique names."""
     known = gangs(cluster)
     groups = group(scans, cluster, known, prs_evidence)
-    return [attempt for name in sorted(groups) for attempt in _finish(name, groups[name], cluster, known)], groups
+    return [
+        attempt
+        for name in sorted(groups)
+        for attempt in _finish(name, groups[name], cluster, known)
+    ], groups
 
 
-def jobs(attempts: Sequence[Attempt], groups: dict[str, JobGroup], everywhere: frozenset[str]) -> list[Job]:
+def jobs(
+    attempts: Sequence[Attempt], groups: dict[str, JobGroup], everywhere: frozenset[str]
+) -> list[Job]:
     """One record per job, from its attempts, which are in order."""
     result = []
     for name, of_job in groupby(attempts, key=lambda attempt: attempt.job):
@@ -104,7 +110,9 @@ def _kinds(attempts: list[Attempt]) -> tuple[CauseKind, ...]:
 
 def _unsure(attempts: list[Attempt]) -> tuple[CauseKind, ...]:
     causes = [
-        attempt.cause for attempt in attempts if attempt.cause and attempt.cause.kind is not CauseKind.UNKNOWN
+        attempt.cause
+        for attempt in attempts
+        if attempt.cause and attempt.cause.kind is not CauseKind.UNKNOWN
     ]
     sure = {cause.kind for cause in causes if cause.confidence != "low"}
     return tuple(dict.fromkeys(cause.kind for cause in causes if cause.kind not in sure))
@@ -115,7 +123,9 @@ def _place(draft: AttemptDraft, cluster: ClusterIndex) -> NodePlace:
     return place._replace(vm_instance=None) if draft.truncated else place
 
 
-def _finish(name: str, job: JobGroup, cluster: ClusterIndex, known: list[GangState]) -> list[Attempt]:
+def _finish(
+    name: str, job: JobGroup, cluster: ClusterIndex, known: list[GangState]
+) -> list[Attempt]:
     drafts = job.drafts
     if not drafts:
         return []
@@ -136,7 +146,11 @@ def _finish(name: str, job: JobGroup, cluster: ClusterIndex, known: list[GangSta
             elif draft.gang is not None:
                 draft.waiting = waiting.of_gang(draft.gang)
             continue
-        deleted = draft.outcome is RunOutcome.UNKNOWN and draft.pod is not None and draft.pod.deleted is not None
+        deleted = (
+            draft.outcome is RunOutcome.UNKNOWN
+            and draft.pod is not None
+            and draft.pod.deleted is not None
+        )
         if draft.outcome is not RunOutcome.FAILED and not deleted:
             continue
         cause = causes.decide(
@@ -160,7 +174,9 @@ def _finish(name: str, job: JobGroup, cluster: ClusterIndex, known: list[GangSta
     if len(starts) > 1 and any(
         starts[number + 1] < moment for number, moment in starts.items() if number + 1 in starts
     ):
-        job.notes += ("clocks disagree: a later attempt seems to start earlier; the order of the folders is used",)
+        job.notes += (
+            "clocks disagree: a later attempt seems to start earlier; the order of the folders is used",
+        )
     if last:
         _note_missing(job, last)
     named = (source.parent for draft in drafts if (source := draft.pod or draft.gang))
@@ -210,7 +226,9 @@ def _note_missing(job: JobGroup, last: int) -> None:
 def _one_rank(drafts: list[AttemptDraft]) -> bool:
     """Not a gang, so the rank is not shown. Some logs name it and others do not."""
     ranks = {draft.rank for draft in drafts}
-    return len(ranks) == 1 or (len(ranks - {None}) == 1 and len({draft.number for draft in drafts}) == len(drafts))
+    return len(ranks) == 1 or (
+        len(ranks - {None}) == 1 and len({draft.number for draft in drafts}) == len(drafts)
+    )
 
 
 def _starts(drafts: list[AttemptDraft]) -> dict[int, float]:
@@ -232,7 +250,9 @@ def _outcome(draft: AttemptDraft, last: int, cluster: ClusterIndex, *, ended: bo
     if pod is None or phase not in _PHASES:
         lost = pod is not None and bool(pod.disruption or pod.reason or pod.deleted)
         failed = draft.failure or draft.number < last or lost or ended
-        return RunOutcome.FAILED if failed and draft.outcome is RunOutcome.UNKNOWN else draft.outcome
+        return (
+            RunOutcome.FAILED if failed and draft.outcome is RunOutcome.UNKNOWN else draft.outcome
+        )
     if phase == "Succeeded":
         return RunOutcome.SUCCEEDED
     if phase == "Failed" or pod.reason == "NodeLost" or _main_failed(pod):
@@ -282,13 +302,19 @@ def _folder(draft: AttemptDraft) -> int:
 
 
 def _is_named(item: PrsEvidence, draft: AttemptDraft) -> bool:
-    places = {draft.node, draft.rank, *(part for source in draft.sources for part in source.split("/"))}
+    places = {
+        draft.node,
+        draft.rank,
+        *(part for source in draft.sources for part in source.split("/")),
+    }
     return item.node is not None and item.node in places
 
 
 def _lost_peers(job: JobGroup) -> dict[int, Evidence]:
     """The attempts in which some rank says that a peer went away, and none has an error of its own."""
-    own = {number for number, item in job.prs_evidence if item.evidence.reason == LastWords.OWN_ERROR}
+    own = {
+        number for number, item in job.prs_evidence if item.evidence.reason == LastWords.OWN_ERROR
+    }
     return {
         number: item.evidence
         for number, item in job.prs_evidence
@@ -304,7 +330,8 @@ def _own_errors(drafts: list[AttemptDraft], job: JobGroup) -> list[AttemptDraft]
         for draft in drafts
         if _folder(draft) in peers
         and any(
-            named and item.evidence.reason == LastWords.OWN_ERROR for item, named in _prs_evidence_of(draft, job)
+            named and item.evidence.reason == LastWords.OWN_ERROR
+            for item, named in _prs_evidence_of(draft, job)
         )
     ]
 
@@ -327,21 +354,35 @@ def _blame_first(
         gang = [draft for draft in ranks if draft.cause is not None]
         ends = [draft.end for draft in gang if draft.end is not None]
         proved = [draft for draft in gang if draft.cause and _is_proved(draft.cause)]
-        lost = [draft for draft in ranks if ends and not proved and _is_lost_at(draft, min(ends), cluster)]
+        lost = [
+            draft
+            for draft in ranks
+            if ends and not proved and _is_lost_at(draft, min(ends), cluster)
+        ]
         if len(gang) + len(lost) < 2:
             continue
         unprompted = [draft for draft in gang if not _names_a_peer(draft.cause)]
         ends = [draft.end for draft in unprompted if draft.end is not None]
-        first = [draft for draft in unprompted if len(unprompted) == 1 or (ends and draft.end == min(ends))]
+        first = [
+            draft
+            for draft in unprompted
+            if len(unprompted) == 1 or (ends and draft.end == min(ends))
+        ]
         own = [draft for draft in unprompted if any(draft is other for other in own_errors)]
         if len(own) == 1:
             first = own
-        if lost_peers.get(_folder(ranks[0])) and any(_only_followed(draft, gang) for draft in first):
+        if lost_peers.get(_folder(ranks[0])) and any(
+            _only_followed(draft, gang) for draft in first
+        ):
             first = []
         roots = proved or lost or (first if len(first) == 1 else [])
         for draft in gang:
             cause = draft.cause
-            if cause is None or any(draft is root for root in roots) or cause.kind is CauseKind.GANG:
+            if (
+                cause is None
+                or any(draft is root for root in roots)
+                or cause.kind is CauseKind.GANG
+            ):
                 continue
             if roots and not _is_proved(cause):
                 rank = roots[0].rank or "unnamed"
@@ -354,10 +395,18 @@ def _blame_first(
                 draft.cause = Cause(CauseKind.GANG, "medium", (evidence, *cause.evidence))
             elif cause.kind is CauseKind.USER and not unprompted:
                 draft.cause = Cause(CauseKind.UNKNOWN, "low", cause.evidence)
-            elif cause.kind is CauseKind.USER and not roots and (said := lost_peers.get(_folder(draft))):
+            elif (
+                cause.kind is CauseKind.USER
+                and not roots
+                and (said := lost_peers.get(_folder(draft)))
+            ):
                 # Which rank said so is not known, nor which one failed first; that one may be gone.
                 draft.cause = Cause(CauseKind.UNKNOWN, "low", (said, *cause.evidence))
-            elif not roots and (cause.blames_node or cause.countable) and not KINDS[cause.kind].direct:
+            elif (
+                not roots
+                and (cause.blames_node or cause.countable)
+                and not KINDS[cause.kind].direct
+            ):
                 # It is not known which rank failed first, so no node is blamed.
                 draft.cause = Cause(cause.kind, "low", cause.evidence, blames_node=False)
         if len(roots) == 1 and (cause := roots[0].cause) and cause.kind is CauseKind.USER:
@@ -376,7 +425,11 @@ def _is_lost_at(draft: AttemptDraft, moment: float, cluster: ClusterIndex) -> bo
     node = cluster.nodes.get(draft.node or "")
     if draft.outcome is not RunOutcome.RUNNING or node is None:
         return False
-    since = [times.parse(row.since) for row in node.conditions if row.type == "Ready" and row.status != "True"]
+    since = [
+        times.parse(row.since)
+        for row in node.conditions
+        if row.type == "Ready" and row.status != "True"
+    ]
     return any(is_within(time, moment, LOOK_BACK_SECONDS, NOTICE_OF_LOSS_SECONDS) for time in since)
 
 
@@ -388,7 +441,11 @@ def _names_a_peer(cause: Cause | None) -> bool:
 
 def _explain_by_gpu(draft: AttemptDraft, cause: Cause) -> None:
     """A broken GPU that a log without a rank reports is most likely that of the rank that failed first."""
-    faults = [item for item in cause.evidence if item.source is EvidenceSource.LOG and is_of_hardware(item.reason)]
+    faults = [
+        item
+        for item in cause.evidence
+        if item.source is EvidenceSource.LOG and is_of_hardware(item.reason)
+    ]
     if faults:
         evidence = tuple(dict.fromkeys([*faults, *cause.evidence]))
         draft.cause = Cause(CauseKind.NODE_FAULT, "low", evidence, blames_node=False)

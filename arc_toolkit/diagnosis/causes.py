@@ -27,7 +27,12 @@ from arc_toolkit.diagnosis.model import (
 )
 from arc_toolkit.diagnosis.node_signals import CauseCandidate, excuse, notice
 from arc_toolkit.diagnosis.signals import KINDS
-from arc_toolkit.diagnosis.windows import LOOK_BACK_SECONDS, NOTICE_TO_END_SECONDS, SAME_KILL_SECONDS, is_within
+from arc_toolkit.diagnosis.windows import (
+    LOOK_BACK_SECONDS,
+    NOTICE_TO_END_SECONDS,
+    SAME_KILL_SECONDS,
+    is_within,
+)
 
 MAX_EVIDENCE = 8
 Answer = list[CauseCandidate]  # the first decides, the others are shown after it; empty: no answer
@@ -43,12 +48,18 @@ def decide(context: AttemptContext) -> Cause:
     if not answer:
         # Most errors without an exit code are the job's own, so they do not count in the comparison of nodes.
         pod = context.pod
-        countable = not (pod and (ended_well(pod) or any(item.fails_without_code for item in pod.containers)))
+        countable = not (
+            pod and (ended_well(pod) or any(item.fails_without_code for item in pod.containers))
+        )
         return replace(UNKNOWN, evidence=evidence, countable=countable)
     lead = answer[0]
     kind = lead.kind or CauseKind.UNKNOWN
     # A node that is only missing from the list proves nothing about the time when the attempt ran.
-    blames = KINDS[kind].blames_node and lead.tied and lead.evidence.source is not EvidenceSource.NODE_LIST
+    blames = (
+        KINDS[kind].blames_node
+        and lead.tied
+        and lead.evidence.source is not EvidenceSource.NODE_LIST
+    )
     return Cause(kind, lead.confidence, evidence, blames and kind is not CauseKind.UNKNOWN)
 
 
@@ -59,7 +70,9 @@ def _first(candidates: Iterable[CauseCandidate], *kinds: CauseKind) -> Answer:
 
 def _own_exit(findings: AttemptEvidence) -> Answer:
     """The job's process ended by itself, with an exit code that says so."""
-    return _first((item for item in (*findings.containers, *findings.texts) if item.tied), CauseKind.USER)
+    return _first(
+        (item for item in (*findings.containers, *findings.texts) if item.tied), CauseKind.USER
+    )
 
 
 def _excused(findings: AttemptEvidence, lead: CauseCandidate) -> Answer:
@@ -91,8 +104,14 @@ def _was_stopped(findings: AttemptEvidence) -> Answer:
 
 def _was_evicted(findings: AttemptEvidence) -> Answer:
     """By the kubelet, for the job's own limit or the node's lack; the node's, if the kernel ran out too."""
-    answer = [item for item in (*findings.pod, *findings.texts) if item.evidence.reason == "Evicted"][:1]
-    if answer and answer[0].kind is CauseKind.NODE_PRESSURE and (oom := _system_oom(findings, SAME_KILL_SECONDS)):
+    answer = [
+        item for item in (*findings.pod, *findings.texts) if item.evidence.reason == "Evicted"
+    ][:1]
+    if (
+        answer
+        and answer[0].kind is CauseKind.NODE_PRESSURE
+        and (oom := _system_oom(findings, SAME_KILL_SECONDS))
+    ):
         return [*oom, *answer]
     return answer
 
@@ -106,14 +125,21 @@ def _was_refused(findings: AttemptEvidence) -> Answer:
 def _was_drained(findings: AttemptEvidence) -> Answer:
     """Evicted through the API, or the node shut down: by whoever announced it, and spot VMs by Azure."""
     context = findings.context
-    leads = [item for item in findings.pod if item.evidence.reason in ("EvictionByEvictionAPI", "ScaleDown")]
+    leads = [
+        item
+        for item in findings.pod
+        if item.evidence.reason in ("EvictionByEvictionAPI", "ScaleDown")
+    ]
     if leads:
-        announced = notice(context.cluster, context.node, leads[0].evidence.time) if context.node else None
+        announced = (
+            notice(context.cluster, context.node, leads[0].evidence.time) if context.node else None
+        )
         if announced and announced.kind is not CauseKind.DRAIN:
             return [announced, leads[0]]
         return _first(leads, CauseKind.SCALE_DOWN) or leads[:1]
     shutdown = _first(
-        [item for item in findings.pod if item.evidence.source is EvidenceSource.POD_STATUS], CauseKind.DRAIN
+        [item for item in findings.pod if item.evidence.source is EvidenceSource.POD_STATUS],
+        CauseKind.DRAIN,
     )
     if not shutdown:
         return []
@@ -146,7 +172,11 @@ def _was_lost_with_its_node(findings: AttemptEvidence) -> Answer:
         return [lead]
     spot = findings.context.on_spot
     return [
-        replace(lead, kind=CauseKind.SPOT if spot else CauseKind.UNKNOWN, confidence="medium" if spot else "low")
+        replace(
+            lead,
+            kind=CauseKind.SPOT if spot else CauseKind.UNKNOWN,
+            confidence="medium" if spot else "low",
+        )
     ]
 
 
@@ -181,13 +211,18 @@ def _was_on_a_node_out_of_memory(findings: AttemptEvidence) -> Answer:
         return []
     if findings.end is None:
         return _first(findings.node, CauseKind.NODE_MEMORY)
-    return [replace(item, confidence="low", tied=False) for item in _system_oom(findings, LOOK_BACK_SECONDS)]
+    return [
+        replace(item, confidence="low", tied=False)
+        for item in _system_oom(findings, LOOK_BACK_SECONDS)
+    ]
 
 
 def _was_on_a_node_that_went_away(findings: AttemptEvidence) -> Answer:
     """The node was announced to go, or was lost, when the attempt ended without a word of its own."""
     own = _own_exit(findings)
-    announced = _first([*findings.node, *findings.texts], CauseKind.SPOT, CauseKind.SCALE_DOWN, CauseKind.DRAIN)
+    announced = _first(
+        [*findings.node, *findings.texts], CauseKind.SPOT, CauseKind.SCALE_DOWN, CauseKind.DRAIN
+    )
     if own:  # many programs end with 1 when they are asked to stop
         spot = _first(announced, CauseKind.SPOT)
         asked = spot and is_within(spot[0].evidence.time, findings.end, NOTICE_TO_END_SECONDS, 0)
@@ -199,7 +234,9 @@ def _was_on_a_node_that_went_away(findings: AttemptEvidence) -> Answer:
 
 def _found_no_gpu(findings: AttemptEvidence) -> Answer:
     """The program found no GPU in its pod. Its settings or the node: other attempts may tell (gpu_logs.py)."""
-    missing = [item for item in findings.texts if item.tied and item.evidence.reason == GpuProof.MISSING]
+    missing = [
+        item for item in findings.texts if item.tied and item.evidence.reason == GpuProof.MISSING
+    ]
     own = _own_exit(findings)
     return [replace(missing[0], confidence="low"), *own] if missing and own else []
 
@@ -277,7 +314,11 @@ def _taint_of_a_person(findings: AttemptEvidence) -> Answer:
         if taint.effect == "NoExecute" and taint.key not in signals.LOST_TAINTS:
             message = "deleted because of this taint, which somebody set"
             reason = signals.reason_text(taint.key)
-            return [CauseCandidate(Evidence(EvidenceSource.NODE_TAINT, reason, message), CauseKind.DRAIN, "high")]
+            return [
+                CauseCandidate(
+                    Evidence(EvidenceSource.NODE_TAINT, reason, message), CauseKind.DRAIN, "high"
+                )
+            ]
     return []
 
 
@@ -300,15 +341,25 @@ def count_successes_elsewhere(attempts: Sequence[Attempt]) -> list[Attempt]:
     ]
 
 
-def blame_convicted_nodes(attempts: Sequence[Attempt], verdicts: Sequence[Verdict]) -> list[Attempt]:
+def blame_convicted_nodes(
+    attempts: Sequence[Attempt], verdicts: Sequence[Verdict]
+) -> list[Attempt]:
     """A process that failed and ran elsewhere was not at fault, if the comparison with the pool convicts its node."""
-    convicted = {verdict.node for verdict in verdicts if verdict.level in (Level.BAD, Level.SUSPECT)}
+    convicted = {
+        verdict.node for verdict in verdicts if verdict.level in (Level.BAD, Level.SUSPECT)
+    }
     message = "the job then succeeded on another node, and other jobs failed on this one too"
     evidence = Evidence(EvidenceSource.COMPARISON, "succeeded elsewhere", message)
     return [
         replace(
             attempt,
-            cause=Cause(CauseKind.NODE_FAULT, "low", (evidence, *attempt.cause.evidence), True, countable=True),
+            cause=Cause(
+                CauseKind.NODE_FAULT,
+                "low",
+                (evidence, *attempt.cause.evidence),
+                True,
+                countable=True,
+            ),
         )
         if attempt.cause
         and attempt.cause.kind is CauseKind.USER

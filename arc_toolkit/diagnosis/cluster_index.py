@@ -42,14 +42,20 @@ class ClusterIndex:
     pods: list[PodState] = field(default_factory=list)
     nodes: dict[str, Node] = field(default_factory=dict)
     node_events: dict[str, list[ClusterEvent]] = field(default_factory=dict)
-    pod_events: dict[str, list[ClusterEvent]] = field(default_factory=dict)  # by pod UID, and by namespace/name
+    pod_events: dict[str, list[ClusterEvent]] = field(
+        default_factory=dict
+    )  # by pod UID, and by namespace/name
     cuts: dict[str, float] = field(default_factory=dict)  # node -> when it became another VM
-    drains: dict[str, list[float]] = field(default_factory=dict)  # node -> when pods were evicted through the API
+    drains: dict[str, list[float]] = field(
+        default_factory=dict
+    )  # node -> when pods were evicted through the API
     # node -> when pods were removed because it was gone
     collected: dict[str, list[float]] = field(default_factory=dict)
     spot_pools: dict[str, bool] = field(default_factory=dict)
     tolerated: set[str] = field(default_factory=set)  # nodes with pods that may run on spot VMs
-    successes: dict[str, list[float]] = field(default_factory=dict)  # node -> starts of pods that succeeded
+    successes: dict[str, list[float]] = field(
+        default_factory=dict
+    )  # node -> starts of pods that succeeded
     # node -> whether it offers fewer devices than it has; only if its amounts are known
     fewer_devices: dict[str, bool] = field(default_factory=dict)
     nodes_complete: bool = False
@@ -159,7 +165,9 @@ def _newest_time(cluster: ClusterIndex, nodes: Iterable[Any]) -> float | None:
         for condition in rows(mapping(mapping(node).get("status")).get("conditions"))
         for key in ("lastHeartbeatTime", "lastTransitionTime")
     ]
-    moments += [events[-1].time for events in (*cluster.node_events.values(), *cluster.pod_events.values())]
+    moments += [
+        events[-1].time for events in (*cluster.node_events.values(), *cluster.pod_events.values())
+    ]
     return max((moment for moment in moments if moment is not None), default=None)
 
 
@@ -170,7 +178,9 @@ def _fewer_devices(status: Mapping[str, Any]) -> bool | None:
     return any(text(capacity[key]) != text(allocatable[key]) for key in known) if known else None
 
 
-def _cut_at_repairs(cluster: ClusterIndex, name: str, begin: str, events: list[ClusterEvent]) -> None:
+def _cut_at_repairs(
+    cluster: ClusterIndex, name: str, begin: str, events: list[ClusterEvent]
+) -> None:
     """A node is another VM after a reimage or redeploy; one that only started counts, unless an error followed."""
     started: float | None = None
     for event in events:
@@ -208,7 +218,9 @@ def parse_list(data: bytes) -> ClusterFacts:
     for item in items:
         if isinstance(item, dict):
             facts.add(str(item.get("kind") or kind.removesuffix("List")), item)
-    if items and not (facts.pods or facts.nodes or facts.events or facts.pod_groups or facts.volcano_jobs):
+    if items and not (
+        facts.pods or facts.nodes or facts.events or facts.pod_groups or facts.volcano_jobs
+    ):
         raise ValueError("no pods, nodes, events, or PodGroups and jobs of Volcano")
     return replace(facts, nodes_complete=whole and bool(facts.nodes))
 
@@ -219,7 +231,10 @@ def _newest(objects: Iterable[Any]) -> Iterable[Json]:
         if not isinstance(item, dict):
             continue
         meta = mapping(item.get("metadata"))
-        key = text(meta.get("uid")) or f"{text(meta.get('namespace'))}/{text(meta.get('name'))}/{index}"
+        key = (
+            text(meta.get("uid"))
+            or f"{text(meta.get('namespace'))}/{text(meta.get('name'))}/{index}"
+        )
         version = text(meta.get("resourceVersion"))
         rank = int(version) if version.isascii() and version.isdigit() and len(version) < 20 else 0
         if key not in best or rank >= best[key][0]:
@@ -234,7 +249,9 @@ def _add_event(cluster: ClusterIndex, raw: Json) -> None:
     """
     involved = mapping(raw.get("involvedObject")) or mapping(raw.get("regarding"))
     series, meta = mapping(raw.get("series")), mapping(raw.get("metadata"))
-    last = _first_time([series.get("lastObservedTime"), *map(raw.get, LAST_TIMES), meta.get("creationTimestamp")])
+    last = _first_time(
+        [series.get("lastObservedTime"), *map(raw.get, LAST_TIMES), meta.get("creationTimestamp")]
+    )
     first = _first_time(map(raw.get, FIRST_TIMES))
     name = text(involved.get("name"))
     if involved.get("kind") == "Node":

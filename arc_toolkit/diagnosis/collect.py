@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING
 
 from arc_toolkit.diagnosis import scan
 from arc_toolkit.diagnosis.cluster_index import parse_list
-from arc_toolkit.diagnosis.model import LOG_NAME, ClusterFacts, LogFile, PrsEvidence, SkippedFile, Stats
+from arc_toolkit.diagnosis.model import (
+    LOG_NAME,
+    ClusterFacts,
+    LogFile,
+    PrsEvidence,
+    SkippedFile,
+    Stats,
+)
 from arc_toolkit.diagnosis.scan import LogScan
 from arc_toolkit.diagnosis.sources.container_insights import InsightsTables
 from arc_toolkit.diagnosis.sources.inventory import Inventory
@@ -109,7 +116,9 @@ def add_failures(scans: list[LogScan], failed: list[LogScan]) -> None:
             same.append(LogScan(side.path, [node] if node else [], failure=side.failure))
             scans += same
         diagnostics = side.failure[1] if side.failure else ""
-        named = [log for log in same if (rank := locate(log.path).rank) and f'-{rank}"' in diagnostics]
+        named = [
+            log for log in same if (rank := locate(log.path).rank) and f'-{rank}"' in diagnostics
+        ]
         for log in named or same[: len(same) == 1]:
             log.failure = log.failure or side.failure
 
@@ -211,7 +220,9 @@ def read_named(path: str, kind: str) -> ClusterFacts:
     except ValueError as error:
         raise ArcError(f"{path}: {error}; save it with `kubectl get {kind} -A -o json`") from None
     if (facts.pods or facts.nodes or facts.events) and not getattr(facts, kind):
-        raise ArcError(f"{path}: contains no {kind}; save them with `kubectl get {kind} -A -o json`")
+        raise ArcError(
+            f"{path}: contains no {kind}; save them with `kubectl get {kind} -A -o json`"
+        )
     return facts
 
 

@@ -72,7 +72,9 @@ class Comparison:
 
     p_value: float = 1.0
     rate: float | None = None  # of the votes of the rest of its pool
-    rates: dict[CauseKind | None, float] = field(default_factory=dict)  # and of failures of one kind
+    rates: dict[CauseKind | None, float] = field(
+        default_factory=dict
+    )  # and of failures of one kind
     kind: CauseKind | None = None
     bad: bool = False
     suspect: bool = False
@@ -82,7 +84,9 @@ class Comparison:
 def compare(records: Mapping[str, Record]) -> dict[str, Comparison]:
     """A comparison for each node that has something to be compared with."""
     results = _round(records, frozenset(), allow_spread=False)
-    aside = _set_aside(records, results, frozenset(name for name, result in results.items() if result.p_value < 1))
+    aside = _set_aside(
+        records, results, frozenset(name for name, result in results.items() if result.p_value < 1)
+    )
     for _ in range(ROUNDS):
         results = _round(records, aside, allow_spread=True)
         kept = aside & _pass(results, SUSPECT_LEVEL)
@@ -103,9 +107,14 @@ def _is_large(record: Record, result: Comparison) -> bool:
     """Whether the difference matters, besides not being chance: in all failures, or in those of one kind."""
     if result.kind is not None or result.rate is None:
         return True
-    kinds = {kind for kind, rate in result.rates.items() if _is_likelier(record, kind, rate, LEAST_BAD_FACTOR)}
+    kinds = {
+        kind
+        for kind, rate in result.rates.items()
+        if _is_likelier(record, kind, rate, LEAST_BAD_FACTOR)
+    }
     return len(record.failed) >= LEAST_BAD_FAILURES and (
-        None in kinds or (bool(kinds) and _is_likelier(record, None, result.rate, LEAST_FACTOR_OF_ALL))
+        None in kinds
+        or (bool(kinds) and _is_likelier(record, None, result.rate, LEAST_FACTOR_OF_ALL))
     )
 
 
@@ -124,7 +133,9 @@ def _is_likelier(record: Record, kind: CauseKind | None, rate: float, factor: fl
 def _pass(results: Mapping[str, Comparison], level: float) -> frozenset[str]:
     tested = [name for name, result in results.items() if result.possible]
     passed = discrete_benjamini_hochberg(
-        [results[name].p_value for name in tested], [results[name].possible for name in tested], level
+        [results[name].p_value for name in tested],
+        [results[name].possible for name in tested],
+        level,
     )
     return frozenset(name for name, fell in zip(tested, passed, strict=True) if fell)
 
@@ -138,12 +149,16 @@ def _set_aside(
         pools.setdefault(record.pool, []).append(name)
     chosen: list[str] = []
     for names in pools.values():
-        worst = sorted((name for name in names if name in passed), key=lambda name: results[name].p_value)
+        worst = sorted(
+            (name for name in names if name in passed), key=lambda name: results[name].p_value
+        )
         chosen += worst[: max(1, int(MOST_SET_ASIDE * len(names)))]
     return frozenset(chosen)
 
 
-def _round(records: Mapping[str, Record], aside: frozenset[str], *, allow_spread: bool) -> dict[str, Comparison]:
+def _round(
+    records: Mapping[str, Record], aside: frozenset[str], *, allow_spread: bool
+) -> dict[str, Comparison]:
     pools: dict[str | None, list[str]] = {}
     for name, record in records.items():
         pools.setdefault(record.pool, []).append(name)
@@ -184,7 +199,9 @@ def _compare_pool(
     soft = sorted({vote.kind for record in records.values() for vote in record.failed if vote.kind})
     attempts = sum(record.attempts for record in inside.values())
     kinds = sorted({kind for record in records.values() for kind in record.episodes})
-    episodes = {kind: sum(record.episodes.get(kind, 0) for record in inside.values()) for kind in kinds}
+    episodes = {
+        kind: sum(record.episodes.get(kind, 0) for record in inside.values()) for kind in kinds
+    }
     result = {}
     for name, record in records.items():
         comparison = Comparison()
@@ -198,7 +215,9 @@ def _compare_pool(
         for kind in kinds if others else ():
             elsewhere = episodes[kind] - own.episodes.get(kind, 0)
             exposed = attempts - own.attempts
-            share = max(1 / (others + 1), record.attempts / (exposed + record.attempts) if exposed else 0.0)
+            share = max(
+                1 / (others + 1), record.attempts / (exposed + record.attempts) if exposed else 0.0
+            )
             _test_episodes(comparison, kind, record.episodes.get(kind, 0), elsewhere, share)
         result[name] = comparison
     return result
@@ -214,7 +233,9 @@ def _weight(vote: FailedVote) -> int:
     return max(1, round(STEPS * log(1 + (FACTOR - 1) / vote.suspects)))
 
 
-def _test_votes(comparison: Comparison, record: Record, own: Record, rest: _Rest, kind: CauseKind | None) -> None:
+def _test_votes(
+    comparison: Comparison, record: Record, own: Record, rest: _Rest, kind: CauseKind | None
+) -> None:
     """The failures of one kind, or all. `own`: the part of the record that is in the rest and is taken out of it."""
     elsewhere = {
         vote: number
@@ -235,7 +256,9 @@ def _test_votes(comparison: Comparison, record: Record, own: Record, rest: _Rest
             there = max(1, rest.sizes[vote.size] - own.sizes[vote.size])
             weight = _weight(vote)
             expected[weight] = expected.get(weight, 0.0) + number * record.sizes[vote.size] / there
-        spread = 1 / (sum(elsewhere.values()) + 0.5) + rest.spread * record.votes / sum(expected.values())
+        spread = 1 / (sum(elsewhere.values()) + 0.5) + rest.spread * record.votes / sum(
+            expected.values()
+        )
         chances = weighted_tails(expected, 1 / spread)
         possible = sorted({max(chance, NEGLIGIBLE) for chance in chances[1:]})
         p_value = max(chances[min(sum(map(_weight, failed)), len(chances) - 1)], NEGLIGIBLE)
@@ -244,7 +267,9 @@ def _test_votes(comparison: Comparison, record: Record, own: Record, rest: _Rest
         comparison.p_value = min(comparison.p_value, p_value)
 
 
-def _test_episodes(comparison: Comparison, kind: CauseKind, own: int, elsewhere: int, share: float) -> None:
+def _test_episodes(
+    comparison: Comparison, kind: CauseKind, own: int, elsewhere: int, share: float
+) -> None:
     possible = tails(LEAST_FAILURES, own + elsewhere, share)
     comparison.possible.append([(EPISODE_FACTOR * p_value, p_value) for p_value in possible])
     if own >= LEAST_FAILURES:

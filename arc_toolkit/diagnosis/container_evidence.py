@@ -17,7 +17,9 @@ _KILLED = (137, 143)
 _JOB_ID = re.compile(r"^[0-9a-f]{8,64}-")  # before the names of AzureML's containers
 
 
-def from_reading(source: EvidenceSource, reason: str, reading: Reading, time: float | None) -> CauseCandidate:
+def from_reading(
+    source: EvidenceSource, reason: str, reading: Reading, time: float | None
+) -> CauseCandidate:
     evidence = Evidence(source, signals.reason_text(reason), reading.meaning, time)
     return CauseCandidate(evidence, reading.kind, reading.confidence, tied=reading.tied)
 
@@ -58,10 +60,18 @@ def _failed_first(item: ContainerState, main: list[ContainerState]) -> bool:
         return False
     failed = [other for other in main if other.state == "terminated" and other.exit_code]
     ends = [other.finished for other in failed if other.finished is not None]
-    if failed and not item.init and not (ends and item.finished is not None and item.finished < max(ends)):
+    if (
+        failed
+        and not item.init
+        and not (ends and item.finished is not None and item.finished < max(ends))
+    ):
         return False
     killed = any(other.exit_code in _KILLED for other in main)
-    return item.reason == "OOMKilled" or item.exit_code not in _KILLED or (is_sidecar(item.name) and not killed)
+    return (
+        item.reason == "OOMKilled"
+        or item.exit_code not in _KILLED
+        or (is_sidecar(item.name) and not killed)
+    )
 
 
 def _of_helper(item: ContainerState, kind: CauseKind | None, done: bool) -> CauseCandidate:
@@ -69,8 +79,14 @@ def _of_helper(item: ContainerState, kind: CauseKind | None, done: bool) -> Caus
     reason = f"{signals.reason_text(item.reason)} {item.exit_code}"
     name = signals.reason_text(_JOB_ID.sub("", item.name))
     when = "failed, although the job's own ended well" if done else "failed first"
-    message = ONLY_SIDECAR if is_sidecar(item.name) else f"{name}, which is not the job's own container, {when}"
-    return CauseCandidate(Evidence(EvidenceSource.CONTAINER, reason, message, item.finished), kind, "medium")
+    message = (
+        ONLY_SIDECAR
+        if is_sidecar(item.name)
+        else f"{name}, which is not the job's own container, {when}"
+    )
+    return CauseCandidate(
+        Evidence(EvidenceSource.CONTAINER, reason, message, item.finished), kind, "medium"
+    )
 
 
 def _from_container(item: ContainerState) -> list[CauseCandidate]:
@@ -85,7 +101,9 @@ def _from_container(item: ContainerState) -> list[CauseCandidate]:
             message = "a process was killed for memory, but the container continued"
             evidence = Evidence(EvidenceSource.CONTAINER, item.reason, message, item.finished)
             candidate = CauseCandidate(evidence, None, "low")
-        elif signal.kind is CauseKind.SETUP and (reading := kubelet_messages.start_error(item.message)):
+        elif signal.kind is CauseKind.SETUP and (
+            reading := kubelet_messages.start_error(item.message)
+        ):
             candidate = from_reading(EvidenceSource.CONTAINER, item.reason, reading, item.finished)
         candidates.append(candidate)
     if item.state == "terminated" and code:
@@ -101,9 +119,13 @@ def _from_container(item: ContainerState) -> list[CauseCandidate]:
             evidence = Evidence(EvidenceSource.EXIT_CODE, str(code), message, item.finished)
             candidate = CauseCandidate(evidence, CauseKind.USER, "medium")
         # With another reason than `Error` the code is of the runtime, not of the process.
-        candidates.append(candidate if item.reason in ("Error", "") else replace(candidate, tied=False))
+        candidates.append(
+            candidate if item.reason in ("Error", "") else replace(candidate, tied=False)
+        )
     elif item.fails_without_code:
         # Container Insights has no exit codes, and a pod that was evicted ends like this too.
-        evidence = Evidence(EvidenceSource.CONTAINER, "Error", "ended with an unknown exit code", item.finished)
+        evidence = Evidence(
+            EvidenceSource.CONTAINER, "Error", "ended with an unknown exit code", item.finished
+        )
         candidates.append(CauseCandidate(evidence, None, "low"))
     return candidates

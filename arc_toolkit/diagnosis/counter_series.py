@@ -67,8 +67,12 @@ class CounterSeries:
     defined: bool = True  # the counter can be shown as a step
     stride: float = 1  # the usual distance between two logged steps
     limit: float = 0.0  # a longer pause can be a restart
-    jitter: float = -1  # the largest step backwards without a pause: several ranks, or batches out of order
-    tops: list[float] = field(default_factory=list)  # highest step of the segment so far, at each point
+    jitter: float = (
+        -1
+    )  # the largest step backwards without a pause: several ranks, or batches out of order
+    tops: list[float] = field(
+        default_factory=list
+    )  # highest step of the segment so far, at each point
     drops: list[CounterDrop] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -99,7 +103,9 @@ class CounterSeries:
             ever[step] += 1
             segment[step] += 1
         # Restarts are rare. Steps back that occur again and again are ranks that lag behind each other.
-        frequent = prompt if len(prompt) >= 10 else [item for item in prompt if item <= 2 * self.stride]
+        frequent = (
+            prompt if len(prompt) >= 10 else [item for item in prompt if item <= 2 * self.stride]
+        )
         if len(frequent) >= 3:
             self.jitter = max(self.jitter, *frequent)
 
@@ -107,7 +113,12 @@ class CounterSeries:
         return step <= self.steps[0] + (0 if self.by_value else self.stride)
 
     def _repeats(
-        self, index: int, top: float, known: list[float], ever: dict[float, int], segment: dict[float, int]
+        self,
+        index: int,
+        top: float,
+        known: list[float],
+        ever: dict[float, int],
+        segment: dict[float, int],
     ) -> bool:
         """From here on, the steps since this one are logged again, about as densely as the first time.
 
@@ -122,7 +133,11 @@ class CounterSeries:
         regained = index + len(following) < len(self.steps) and len(following) < LOOK_AHEAD
         highest = max(following, default=step)
         new = [later for later in following if later >= step]
-        walked = [item for item in known[bisect_left(known, step) : bisect_right(known, highest)] if item in ever]
+        walked = [
+            item
+            for item in known[bisect_left(known, step) : bisect_right(known, highest)]
+            if item in ever
+        ]
         first_time = sum(segment.get(item, 0) for item in walked)
         distinct = len(set(new))
         if distinct < (1 if self.by_value and regained else 2):
@@ -162,7 +177,9 @@ def series_of(by_key: dict[str, list[Point]]) -> list[CounterSeries]:
             if len({value for _, value in counted}) > 1:
                 values = [value for _, value in counted]
                 defined = not has_steps and all(value == int(value) for value in values)
-                result.append(CounterSeries(key, [time for time, _ in counted], values, True, defined))
+                result.append(
+                    CounterSeries(key, [time for time, _ in counted], values, True, defined)
+                )
     return result
 
 
@@ -170,5 +187,7 @@ def regular_resets(series: CounterSeries) -> list[CounterDrop]:
     """Two or more resets to the first step after segments of equal length: a counter that starts with each epoch."""
     resets = [drop for drop in series.drops if series.near_first(drop.step)]
     full = max((drop.top for drop in resets), default=0)
-    whole = [drop for drop in resets if full - drop.top <= (0 if series.by_value else series.stride)]
+    whole = [
+        drop for drop in resets if full - drop.top <= (0 if series.by_value else series.stride)
+    ]
     return whole if len(whole) >= 2 else []

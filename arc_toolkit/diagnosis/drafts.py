@@ -32,7 +32,9 @@ class AttemptDraft:
     waiting: Waiting | None = None
     folder: int | None = None  # the number in the path of its log
     gang: GangState | None = None  # for a gang that has no pods yet
-    own_evidence: tuple[PrsEvidence, ...] = ()  # of this attempt only, from a log of `arc-toolkit run`
+    own_evidence: tuple[
+        PrsEvidence, ...
+    ] = ()  # of this attempt only, from a log of `arc-toolkit run`
 
 
 @dataclass(slots=True)

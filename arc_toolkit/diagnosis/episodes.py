@@ -16,10 +16,17 @@ from arc_toolkit.diagnosis.node_signals import excuse, from_event, is_starting, 
 from arc_toolkit.diagnosis.node_votes import NodeVotes
 from arc_toolkit.diagnosis.signals import KINDS
 
-KINDS_OF_NODES = (CauseKind.NODE_LOST, CauseKind.NODE_MEMORY, CauseKind.NODE_FAULT, CauseKind.NODE_PRESSURE)
+KINDS_OF_NODES = (
+    CauseKind.NODE_LOST,
+    CauseKind.NODE_MEMORY,
+    CauseKind.NODE_FAULT,
+    CauseKind.NODE_PRESSURE,
+)
 EPISODE_SECONDS = 1800  # a repair, with its reboot, takes up to half an hour
 FRESH_SECONDS = 3600  # an event without an end is about the present for an hour
-QUIET_SECONDS = 900  # problems of a node this soon after a job that fails everywhere are blamed on the job
+QUIET_SECONDS = (
+    900  # problems of a node this soon after a job that fails everywhere are blamed on the job
+)
 REBOOTED = frozenset({"Rebooted", "NodeRebootEnd"})
 BACK = REBOOTED | {"NodeReady"}  # the node is up again
 
@@ -49,7 +56,10 @@ class Episode:
 
     @property
     def last(self) -> float | None:
-        return max((item.evidence.time for item in self.symptoms if item.evidence.time is not None), default=None)
+        return max(
+            (item.evidence.time for item in self.symptoms if item.evidence.time is not None),
+            default=None,
+        )
 
     @property
     def holds(self) -> bool:
@@ -62,7 +72,9 @@ def _significance(evidence: Evidence) -> int:
     return signal.priority if signal else 9
 
 
-def symptoms(attempts: Sequence[Attempt], cluster: ClusterIndex, everywhere: frozenset[str]) -> list[Symptom]:
+def symptoms(
+    attempts: Sequence[Attempt], cluster: ClusterIndex, everywhere: frozenset[str]
+) -> list[Symptom]:
     """All evidence against nodes that nothing explains, from events, node objects and attempts."""
     excused = _busy_with(attempts, everywhere)
     result = _of_attempts(attempts, everywhere)
@@ -74,23 +86,34 @@ def symptoms(attempts: Sequence[Attempt], cluster: ClusterIndex, everywhere: fro
                 and candidate.kind in KINDS_OF_NODES
                 and candidate.confidence != "low"
                 and KINDS[candidate.kind].direct
-                and not (candidate.kind in _CAUSED_BY_LOAD and _inside(event.time, excused.get(name, ())))
+                and not (
+                    candidate.kind in _CAUSED_BY_LOAD and _inside(event.time, excused.get(name, ()))
+                )
             ):
                 result.append(Symptom(name, candidate.kind, candidate.evidence))
     for node in cluster.nodes.values():
         starting = is_starting(node, cluster.newest)
         for signal, since in () if node.deleted else node_signals(node):
-            if signal.kind in KINDS_OF_NODES and not (starting and signal.reason in signals.NOT_YET_UP):
+            if signal.kind in KINDS_OF_NODES and not (
+                starting and signal.reason in signals.NOT_YET_UP
+            ):
                 evidence = Evidence(signal.source, signal.reason, signal.message, since)
                 result.append(Symptom(node.name, signal.kind, evidence, holds=True))
-    return [item for item in result if not _is_over(item, cluster) and not _is_explained(item, cluster)]
+    return [
+        item for item in result if not _is_over(item, cluster) and not _is_explained(item, cluster)
+    ]
 
 
 def _of_attempts(attempts: Sequence[Attempt], everywhere: frozenset[str]) -> list[Symptom]:
     result = []
     for attempt in attempts:
         cause = attempt.cause
-        if cause is None or not cause.blames_node or cause.confidence == "low" or not cause.evidence:
+        if (
+            cause is None
+            or not cause.blames_node
+            or cause.confidence == "low"
+            or not cause.evidence
+        ):
             continue
         if attempt.node and not attempt.node_truncated and cause.kind in KINDS_OF_NODES:
             if attempt.job in everywhere and cause.kind in _CAUSED_BY_LOAD:
@@ -110,10 +133,15 @@ def _is_over(symptom: Symptom, cluster: ClusterIndex) -> bool:
 
 def _is_explained(symptom: Symptom, cluster: ClusterIndex) -> bool:
     """The node was taken away on purpose."""
-    return symptom.kind is CauseKind.NODE_LOST and excuse(cluster, symptom.node, symptom.evidence.time) is not None
+    return (
+        symptom.kind is CauseKind.NODE_LOST
+        and excuse(cluster, symptom.node, symptom.evidence.time) is not None
+    )
 
 
-def _busy_with(attempts: Sequence[Attempt], everywhere: frozenset[str]) -> dict[str, list[tuple[float, float]]]:
+def _busy_with(
+    attempts: Sequence[Attempt], everywhere: frozenset[str]
+) -> dict[str, list[tuple[float, float]]]:
     """When jobs that fail everywhere ran on a node: problems of the node at that time are blamed on the job."""
     times: dict[str, list[tuple[float, float]]] = {}
     for attempt in attempts:
@@ -129,7 +157,9 @@ def _inside(time: float | None, spans: Sequence[tuple[float, float]]) -> bool:
     return time is not None and any(start <= time <= end for start, end in spans)
 
 
-def group(symptoms: Sequence[Symptom], in_incident: Callable[[Symptom], bool]) -> dict[str, list[Episode]]:
+def group(
+    symptoms: Sequence[Symptom], in_incident: Callable[[Symptom], bool]
+) -> dict[str, list[Episode]]:
     """The episodes of each node, in order of time, without what belongs to an incident of many nodes."""
     result: dict[str, list[Episode]] = {}
     # What the node object shows comes first: attempts may have the same evidence.
@@ -138,14 +168,18 @@ def group(symptoms: Sequence[Symptom], in_incident: Callable[[Symptom], bool]) -
             continue
         episodes = result.setdefault(symptom.node, [])
         time, last = symptom.evidence.time, episodes[-1].last if episodes else None
-        if not episodes or (time is not None and last is not None and time - last > EPISODE_SECONDS):
+        if not episodes or (
+            time is not None and last is not None and time - last > EPISODE_SECONDS
+        ):
             episodes.append(Episode())
         if all(symptom.evidence != known.evidence for known in episodes[-1].symptoms):
             episodes[-1].symptoms.append(symptom)
     return result
 
 
-def is_present(episode: Episode, cluster: ClusterIndex, votes: NodeVotes, now: float | None) -> bool:
+def is_present(
+    episode: Episode, cluster: ClusterIndex, votes: NodeVotes, now: float | None
+) -> bool:
     """Whether the trouble still holds at the end of the data.
 
     The node object shows it; or nothing has succeeded since, and it is less than an hour old and no lost node that is
@@ -158,7 +192,11 @@ def is_present(episode: Episode, cluster: ClusterIndex, votes: NodeVotes, now: f
         return False
     if last is not None and now is not None and now - last > FRESH_SECONDS:
         lasts = lead.kind is CauseKind.NODE_FAULT and lead.evidence.reason not in signals.PASSING
-        return lasts and not any(start > last for start in votes.running) and not _is_repaired(lead, last, cluster)
+        return (
+            lasts
+            and not any(start > last for start in votes.running)
+            and not _is_repaired(lead, last, cluster)
+        )
     if lead.kind is CauseKind.NODE_PRESSURE:  # a condition of the node, which has ended
         return False
     return lead.kind is not CauseKind.NODE_LOST or not _is_back(lead.node, last, cluster)
@@ -177,7 +215,11 @@ def _is_repaired(lead: Symptom, last: float, cluster: ClusterIndex) -> bool:
     if lead.evidence.source is EvidenceSource.POD_STATUS:
         return rebooted or cluster.fewer_devices.get(lead.node) is False
     check = signals.CONDITION_OF_EVENT.get(reason, reason)
-    passes = [row for row in node.conditions if signals.condition_name(row.type) == check] if node else []
+    passes = (
+        [row for row in node.conditions if signals.condition_name(row.type) == check]
+        if node
+        else []
+    )
     return rebooted or (bool(passes) and check != "XIDErrors")
 
 

@@ -10,7 +10,11 @@ from arc_toolkit.diagnosis.model import Attempt, CauseKind, Level, RecordingGap,
 from arc_toolkit.diagnosis.windows import LOOK_AHEAD_SECONDS, LOOK_BACK_SECONDS
 
 MOST_NAMED = 3  # gaps in one sentence
-_TRUSTING = (Level.OK, Level.RECOVERED, Level.NOT_ENOUGH_DATA)  # verdicts that rest on what was not seen
+_TRUSTING = (
+    Level.OK,
+    Level.RECOVERED,
+    Level.NOT_ENOUGH_DATA,
+)  # verdicts that rest on what was not seen
 
 
 def sentence(gap: RecordingGap) -> str:
@@ -61,7 +65,9 @@ def mark_verdicts(
         span = spans.get(verdict.node) if verdict.level in _TRUSTING else None
         hit = [gap for gap in lost if span and _overlaps(gap, *span)]
         result.append(
-            replace(verdict, reason=f"{verdict.reason}; {_joined(hit)}".lstrip("; ")) if hit else verdict
+            replace(verdict, reason=f"{verdict.reason}; {_joined(hit)}".lstrip("; "))
+            if hit
+            else verdict
         )
     return result
 
@@ -69,7 +75,9 @@ def mark_verdicts(
 def _lacks_evidence(attempt: Attempt) -> bool:
     if attempt.outcome in (RunOutcome.FAILED, RunOutcome.UNKNOWN):
         return (
-            attempt.cause is None or attempt.cause.kind is CauseKind.UNKNOWN or attempt.cause.confidence == "low"
+            attempt.cause is None
+            or attempt.cause.kind is CauseKind.UNKNOWN
+            or attempt.cause.confidence == "low"
         )
     return False
 

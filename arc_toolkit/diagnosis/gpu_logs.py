@@ -39,12 +39,16 @@ def _open_question(cause: Cause | None) -> str | None:
     return reason if reason in (GpuProof.DRIVER, GpuProof.MISSING) else None
 
 
-def _weighed(attempt: Attempt, good: set[tuple[int, str]], same: dict[tuple[str, str], set[str]]) -> Attempt:
+def _weighed(
+    attempt: Attempt, good: set[tuple[int, str]], same: dict[tuple[str, str], set[str]]
+) -> Attempt:
     cause, reason = attempt.cause, _open_question(attempt.cause)
     if cause is None or reason is None:
         return attempt
     if any(number > attempt.number and node != attempt.node for number, node in good):
-        return replace(attempt, cause=Cause(CauseKind.NODE_FAULT, "medium", cause.evidence, blames_node=True))
+        return replace(
+            attempt, cause=Cause(CauseKind.NODE_FAULT, "medium", cause.evidence, blames_node=True)
+        )
     if len(same.get((attempt.job, reason), ())) > 1:
         return replace(attempt, cause=Cause(CauseKind.USER, "low", cause.evidence))
     return attempt

@@ -37,17 +37,31 @@ class GpuMessage(NamedTuple):
 
 def _message(anchor: str, rest: str, meaning: str, proof: GpuProof, near: str = "") -> GpuMessage:
     pattern = re.compile(re.escape(anchor.encode()) + rest.encode())
-    return GpuMessage(anchor.encode(), pattern, meaning, proof, re.compile(near.encode()) if near else None)
+    return GpuMessage(
+        anchor.encode(), pattern, meaning, proof, re.compile(near.encode()) if near else None
+    )
 
 
 MESSAGES = (
     # cudaErrorECCUncorrectable (214), cudaErrorNvlinkUncorrectable (220)
-    _message("uncorrectable ", "ECC error encountered", "uncorrectable ECC error encountered", GpuProof.HARDWARE),
-    _message("uncorrectable ", "NVLink error detected", "uncorrectable NVLink error detected", GpuProof.HARDWARE),
+    _message(
+        "uncorrectable ",
+        "ECC error encountered",
+        "uncorrectable ECC error encountered",
+        GpuProof.HARDWARE,
+    ),
+    _message(
+        "uncorrectable ",
+        "NVLink error detected",
+        "uncorrectable NVLink error detected",
+        GpuProof.HARDWARE,
+    ),
     # NVML_ERROR_GPU_IS_LOST, NVML_ERROR_RESET_REQUIRED; nvidia-smi for a GPU that does not answer
     _message("GPU is lost", "", "the GPU is lost", GpuProof.HARDWARE),
     _message("GPU requires reset", "", "the GPU requires a reset", GpuProof.HARDWARE),
-    _message("determine the device handle for ", "G[pP][uU]", "a GPU does not answer", GpuProof.HARDWARE),
+    _message(
+        "determine the device handle for ", "G[pP][uU]", "a GPU does not answer", GpuProof.HARDWARE
+    ),
     # cudaErrorSystemNotReady (802): "verify ... all required driver daemons are actively running", the fabric manager
     _message(
         "system not yet initialized",
@@ -64,8 +78,20 @@ MESSAGES = (
         "initial$",
     ),
     # github.com/NVIDIA/nvidia-docker/issues/1730: the container lost its GPUs when systemd was reloaded
-    _message("ize NVML: ", "Unknown Error", "the container lost access to its GPUs", GpuProof.DRIVER, "initial$"),
-    _message("A driver. Make", "", "the driver does not answer", GpuProof.DRIVER, "communicate with the NVIDI$"),
+    _message(
+        "ize NVML: ",
+        "Unknown Error",
+        "the container lost access to its GPUs",
+        GpuProof.DRIVER,
+        "initial$",
+    ),
+    _message(
+        "A driver. Make",
+        "",
+        "the driver does not answer",
+        GpuProof.DRIVER,
+        "communicate with the NVIDI$",
+    ),
     # cudaErrorNoDevice (100), cudaErrorDevicesUnavailable (46), torch.cuda
     _message(
         "-capable device",
@@ -80,7 +106,10 @@ MESSAGES = (
     _message("ncclRemoteError", "", "a peer of this rank went away", GpuProof.PEER),
     # torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp
     _message(
-        "Watchdog caught ", "collective operation timeout", "a peer of this rank did not answer", GpuProof.PEER
+        "Watchdog caught ",
+        "collective operation timeout",
+        "a peer of this rank did not answer",
+        GpuProof.PEER,
     ),
 )
 ANCHORS = tuple(dict.fromkeys(message.anchor for message in MESSAGES))

@@ -45,15 +45,21 @@ def group(
 
 def _by_root(scans: Iterable[LogScan]) -> dict[str, JobGroup]:
     groups: dict[str, JobGroup] = {}
-    alone: dict[str, tuple[LogScan, LogIdentity]] = {}  # logs with several attempts, if the job has no other log
+    alone: dict[
+        str, tuple[LogScan, LogIdentity]
+    ] = {}  # logs with several attempts, if the job has no other log
     for scan in scans:
         if is_run_log(scan):
             place = locate_run_log(scan.path)
-            groups[place.root] = JobGroup(place.root, place.job, scan.run_id, drafts_of_run_log(scan))
+            groups[place.root] = JobGroup(
+                place.root, place.job, scan.run_id, drafts_of_run_log(scan)
+            )
             continue
         place = locate(scan.path)
         group = groups.get(place.root)
-        if group and scan.run_id and group.run_id not in (None, scan.run_id):  # jobs in folders named like ranks
+        if (
+            group and scan.run_id and group.run_id not in (None, scan.run_id)
+        ):  # jobs in folders named like ranks
             place = replace(place, root=f"{place.root}/{scan.run_id}", job=scan.run_id)
             group = groups.get(place.root)
         if group is None:
@@ -81,7 +87,9 @@ def _is_appended(scan: LogScan) -> bool:
 def _appended(scan: LogScan, place: LogIdentity) -> list[AttemptDraft]:
     """Attempts whose logs were appended to one file; the ids are of the first, the failure is of the last."""
     drafts = _drafts(scan, place)
-    for index, (draft, start) in enumerate(zip(drafts, (scan.start, *scan.later_starts), strict=True)):
+    for index, (draft, start) in enumerate(
+        zip(drafts, (scan.start, *scan.later_starts), strict=True)
+    ):
         draft.number = draft.folder = place.number + index
         draft.rank, draft.start = place.rank, start
         draft.uid = draft.uid if not index else None
@@ -162,7 +170,9 @@ def _without_copies(drafts: list[AttemptDraft]) -> list[AttemptDraft]:
             old.failure = old.failure or draft.failure
     # A log without a node line adds nothing to one of the same attempt that has it.
     named = {(draft.number, draft.rank) for draft in kept.values() if draft.node}
-    return [draft for draft in kept.values() if draft.node or (draft.number, draft.rank) not in named]
+    return [
+        draft for draft in kept.values() if draft.node or (draft.number, draft.rank) not in named
+    ]
 
 
 def _attach_prs_evidence(groups: list[JobGroup], prs_evidence: Sequence[PrsEvidence]) -> None:
@@ -199,14 +209,20 @@ def _goes_on(group: JobGroup, gang: GangState) -> bool:
     pods = [draft.pod for draft in group.drafts if draft.pod]
     ends = [end(pod) for pod in pods]
     since = gang.changed or gang.created
-    return bool(pods) and since is not None and all(known is not None and known < since for known in ends)
+    return (
+        bool(pods)
+        and since is not None
+        and all(known is not None and known < since for known in ends)
+    )
 
 
 def _mark_cut_names(groups: list[JobGroup], cluster: ClusterIndex) -> None:
     """Names that are only the beginning of a listed node's are cut. Which node it was is not guessed, only noted."""
     listed = sorted(cluster.nodes)
     known = sorted(cluster.nodes.keys() | {pod.node for pod in cluster.pods if pod.node})
-    for draft in (draft for group in groups for draft in group.drafts if draft.node and draft.pod is None):
+    for draft in (
+        draft for group in groups for draft in group.drafts if draft.node and draft.pod is None
+    ):
         name = draft.node or ""
         if listed and not draft.truncated:
             draft.truncated = name not in cluster.nodes and len(_beginning_with(name, listed)) > 0

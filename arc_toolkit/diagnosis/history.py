@@ -105,7 +105,9 @@ def _gaps(database: sqlite3.Connection, now: float) -> Iterator[RecordingGap]:
     if _SINCE_KEY in meta:
         yield RecordingGap(None, float(meta[_SINCE_KEY]))
     for complete in (0, 1):
-        rows = database.execute("SELECT start, end FROM gaps WHERE complete = ? ORDER BY start", (complete,))
+        rows = database.execute(
+            "SELECT start, end FROM gaps WHERE complete = ? ORDER BY start", (complete,)
+        )
         start = end = None
         for row in rows:
             if end is not None and row[0] <= end:
@@ -129,7 +131,9 @@ class History:
         with ExitStack() as stack:  # closes what is open already if anything fails
             stack.enter_context(lock(path))
             fresh = not os.path.exists(path) or os.path.getsize(path) == 0
-            self.tightened = fresh and make_private(path)  # SQLite gives -wal and -shm the mode of the file
+            self.tightened = fresh and make_private(
+                path
+            )  # SQLite gives -wal and -shm the mode of the file
             with sentences(path):
                 self._database = stack.enter_context(closing(connect(path, "rwc")))
                 self._prepare(server, fresh)
@@ -162,14 +166,21 @@ class History:
             database.execute("BEGIN")
             database.execute("ALTER TABLE objects ADD COLUMN about TEXT")
             database.execute(GAPS)
-            for kind, uid, body in database.execute("SELECT kind, uid, body FROM objects").fetchall():
+            for kind, uid, body in database.execute(
+                "SELECT kind, uid, body FROM objects"
+            ).fetchall():
                 item = TRIM[kind](json.loads(body))
                 values = (_dump(item), trim.about(item) if kind == "Event" else None, kind, uid)
-                database.execute("UPDATE objects SET body = ?, about = ? WHERE kind = ? AND uid = ?", values)
-            for reason, message in database.execute("SELECT DISTINCT reason, message FROM conditions").fetchall():
+                database.execute(
+                    "UPDATE objects SET body = ?, about = ? WHERE kind = ? AND uid = ?", values
+                )
+            for reason, message in database.execute(
+                "SELECT DISTINCT reason, message FROM conditions"
+            ).fetchall():
                 values = (allowed_reason(reason), allowed_text(message), reason, message)
                 database.execute(
-                    "UPDATE conditions SET reason = ?, message = ? WHERE reason = ? AND message = ?", values
+                    "UPDATE conditions SET reason = ?, message = ? WHERE reason = ? AND message = ?",
+                    values,
                 )
             first, last = database.execute("SELECT min(seen), max(seen) FROM objects").fetchone()
             if first is not None:
@@ -225,7 +236,8 @@ class History:
         before = now - days * 86400
         with sentences(self.path), self._database:
             gone = self._database.execute(
-                "DELETE FROM objects WHERE (kind = 'Event' AND seen < ?) OR gone < ?", (before, before)
+                "DELETE FROM objects WHERE (kind = 'Event' AND seen < ?) OR gone < ?",
+                (before, before),
             ).rowcount
             # Only Warnings are kept of pods that do not belong to AzureML.
             gone += self._database.execute(
@@ -233,7 +245,9 @@ class History:
                 "AND about NOT IN (SELECT uid FROM objects WHERE kind = 'Pod')",
                 (now - UNKNOWN_POD_SECONDS,),
             ).rowcount
-            gone += self._database.execute("DELETE FROM conditions WHERE seen < ?", (before,)).rowcount
+            gone += self._database.execute(
+                "DELETE FROM conditions WHERE seen < ?", (before,)
+            ).rowcount
             self._database.execute("DELETE FROM gaps WHERE end < ?", (before,))
             since = self._meta(_SINCE_KEY)
             if since is not None and float(since) < before:
@@ -247,7 +261,11 @@ class History:
         row = self._database.execute(
             "SELECT body, gone FROM objects WHERE kind = ? AND uid = ?", (kind, uid)
         ).fetchone()
-        if row and (row[1] is not None or not _news(json.loads(row[0]), item)) and not change.deleted:
+        if (
+            row
+            and (row[1] is not None or not _news(json.loads(row[0]), item))
+            and not change.deleted
+        ):
             return False  # the same or an older state, repeated by a list
         if kind == "Event" and change.deleted:
             return False  # it has expired in the cluster; the history keeps it
@@ -256,7 +274,14 @@ class History:
         self._database.execute(
             "INSERT INTO objects VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (kind, uid) DO UPDATE SET "
             "seen = excluded.seen, gone = coalesce(gone, excluded.gone), body = excluded.body",
-            (kind, uid, now, now if change.deleted else None, body, trim.about(item) if kind == "Event" else None),
+            (
+                kind,
+                uid,
+                now,
+                now if change.deleted else None,
+                body,
+                trim.about(item) if kind == "Event" else None,
+            ),
         )
         return True
 
@@ -281,7 +306,9 @@ class History:
             "SELECT uid FROM objects WHERE kind = ? AND gone IS NULL", (kind,)
         ).fetchall()
         missing = [(now, kind, uid) for (uid,) in rows if uid not in listed]
-        self._database.executemany("UPDATE objects SET gone = ? WHERE kind = ? AND uid = ?", missing)
+        self._database.executemany(
+            "UPDATE objects SET gone = ? WHERE kind = ? AND uid = ?", missing
+        )
 
     def _meta(self, key: str) -> str | None:
         row = self._database.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
@@ -289,7 +316,8 @@ class History:
 
     def _set(self, key: str, value: str) -> None:
         self._database.execute(
-            "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value", (key, value)
+            "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+            (key, value),
         )
 
 

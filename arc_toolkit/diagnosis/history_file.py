@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
 from arc_toolkit.errors import ArcError
-from arc_toolkit.files import reason
+from arc_toolkit.file_io import reason
 
 if TYPE_CHECKING:
     import sqlite3

@@ -24,7 +24,9 @@ CHANCE = 1e-4  # how rarely the pool's usual rate of such trouble may give as mu
 # A process may notice the trouble before the node does, and pods are evicted five minutes after their node is lost.
 BEFORE_SECONDS = 300
 AFTER_SECONDS = 900
-STILL_DOWN_SECONDS = 1800  # who is down so long after the start, while most are back, has trouble of its own
+STILL_DOWN_SECONDS = (
+    1800  # who is down so long after the start, while most are back, has trouble of its own
+)
 ZONE_LABEL = "topology.kubernetes.io/zone"
 
 CHECKS = {
@@ -58,13 +60,23 @@ class IncidentMap:
         spans = self.windows.get(self.pools.get(node), ())
         return time is not None and any(start <= time <= end for start, end in spans)
 
-    def stays_down(self, node: str, since: float | None, down: frozenset[str], now: float | None) -> bool:
+    def stays_down(
+        self, node: str, since: float | None, down: frozenset[str], now: float | None
+    ) -> bool:
         """Whether the node is still down long after an incident in which most others came back."""
         for incident in self.incidents:
-            if node in incident.nodes and since is not None and incident.start - BEFORE_SECONDS <= since:
+            if (
+                node in incident.nodes
+                and since is not None
+                and incident.start - BEFORE_SECONDS <= since
+            ):
                 back = len([name for name in incident.nodes if name not in down])
                 late = now is not None and now - incident.start > STILL_DOWN_SECONDS
-                if since <= incident.end + AFTER_SECONDS and late and 2 * back > len(incident.nodes):
+                if (
+                    since <= incident.end + AFTER_SECONDS
+                    and late
+                    and 2 * back > len(incident.nodes)
+                ):
                     return True
         return False
 
@@ -98,8 +110,12 @@ def find(marks: Iterable[Mark], pools: dict[str, str | None], cluster: ClusterIn
     for place, incident in enumerate(merged):
         touched = {pools.get(node) for node in incident.nodes}
         for pool in touched:
-            windows.setdefault(pool, []).append((incident.start - BEFORE_SECONDS, incident.end + AFTER_SECONDS))
-        merged[place] = replace(_described(incident, cluster), pool_size=sum(sizes[pool] for pool in touched))
+            windows.setdefault(pool, []).append(
+                (incident.start - BEFORE_SECONDS, incident.end + AFTER_SECONDS)
+            )
+        merged[place] = replace(
+            _described(incident, cluster), pool_size=sum(sizes[pool] for pool in touched)
+        )
     return IncidentMap(merged, pools, windows)
 
 
@@ -108,7 +124,9 @@ def _span(marks: Iterable[Mark]) -> float:
     return max(times) - min(times) if times else 0.0
 
 
-def _bursts(marks: Sequence[Mark], pool: str | None, kind: CauseKind, size: int, span: float) -> list[Incident]:
+def _bursts(
+    marks: Sequence[Mark], pool: str | None, kind: CauseKind, size: int, span: float
+) -> list[Incident]:
     """Windows with far more marks than usual; those that overlap are one incident."""
     least = max(LEAST_NODES, int(LEAST_SHARE * size) + 1)
     times = [mark.time for mark in marks]
@@ -121,21 +139,37 @@ def _bursts(marks: Sequence[Mark], pool: str | None, kind: CauseKind, size: int,
             windows.append((first, last, many))
     crowds = _joined((first, last) for first, last, _ in windows)
     begins, ends = [begin for begin, _ in crowds], [end for _, end in crowds]
-    repeated = [0, *accumulate(end - begin for begin, end in crowds)]  # marks beyond the first of each crowd
+    repeated = [
+        0,
+        *accumulate(end - begin for begin, end in crowds),
+    ]  # marks beyond the first of each crowd
     usual = max(span - 2 * NEAR_SECONDS, WINDOW_SECONDS) / WINDOW_SECONDS  # windows at other times
 
     def is_unusual(first: int, last: int, many: int) -> bool:
-        near = bisect_left(times, times[first] - NEAR_SECONDS), bisect_right(times, times[last] + NEAR_SECONDS)
+        near = (
+            bisect_left(times, times[first] - NEAR_SECONDS),
+            bisect_right(times, times[last] + NEAR_SECONDS),
+        )
         elsewhere = len(marks) - (near[1] - near[0])
         # What happened to many nodes at once is one event there too: a pool may have the same incident again.
-        elsewhere -= repeated[bisect_left(ends, near[0])] + repeated[-1] - repeated[bisect_left(begins, near[1])]
+        elsewhere -= (
+            repeated[bisect_left(ends, near[0])]
+            + repeated[-1]
+            - repeated[bisect_left(begins, near[1])]
+        )
         return poisson_tail(many, elsewhere / usual) < CHANCE
 
     return [
         Incident(
-            times[first], times[last], kind, tuple(sorted({mark.node for mark in marks[first : last + 1]})), pool
+            times[first],
+            times[last],
+            kind,
+            tuple(sorted({mark.node for mark in marks[first : last + 1]})),
+            pool,
         )
-        for first, last in _joined((first, last) for first, last, many in windows if is_unusual(first, last, many))
+        for first, last in _joined(
+            (first, last) for first, last, many in windows if is_unusual(first, last, many)
+        )
     ]
 
 
@@ -178,10 +212,15 @@ def _described(incident: Incident, cluster: ClusterIndex) -> Incident:
     count = len(incident.nodes)
     minutes = max(1, round((incident.end - incident.start) / 60))
     zones = Counter(
-        cluster.nodes[name].labels.get(ZONE_LABEL, "") for name in incident.nodes if name in cluster.nodes
+        cluster.nodes[name].labels.get(ZONE_LABEL, "")
+        for name in incident.nodes
+        if name in cluster.nodes
     )
     zone, most = zones.most_common(1)[0] if zones else ("", 0)
     elsewhere = any(node.labels.get(ZONE_LABEL, "") != zone for node in cluster.nodes.values())
     where = f" {most} of them in zone {zone}," if zone and elsewhere and most > 0.9 * count else ""
     checks = CHECKS.get(incident.kind, CHECK_ALL)
-    return replace(incident, reason=f"{count} nodes within {minutes} min,{where} not {count} bad nodes: {checks}")
+    return replace(
+        incident,
+        reason=f"{count} nodes within {minutes} min,{where} not {count} bad nodes: {checks}",
+    )

@@ -52,7 +52,9 @@ def evicted(message: str, is_job: Callable[[str], bool]) -> Reading:
             if excess >= max(LEAST_EXCESS_BYTES, _shortage(message)):
                 return Reading(_OWN[resource[1]], "medium", f"{meaning}, because the job {words}")
             return Reading(kind, confidence, f"{meaning}; the job only {words}")
-    return Reading(CauseKind.NODE_PRESSURE, "low", "evicted, for a reason that is not known", tied=False)
+    return Reading(
+        CauseKind.NODE_PRESSURE, "low", "evicted, for a reason that is not known", tied=False
+    )
 
 
 def is_eviction(message: str) -> bool:
@@ -84,7 +86,9 @@ def _bytes(quantity: str) -> int:
 
 # The kernel's words for a kill inside one container's limit (mm/oom_kill.c), as in the event OOMKilling. The words
 # `Out of memory: Killed process` are of the whole node.
-_KILL_IN_CGROUP = re.compile(r"Memory cgroup out of memory: Kill(?:ed)? process .* anon-rss:(\d{1,15})kB")
+_KILL_IN_CGROUP = re.compile(
+    r"Memory cgroup out of memory: Kill(?:ed)? process .* anon-rss:(\d{1,15})kB"
+)
 
 
 def fills_limit(message: str, limit: int, share: float) -> bool:
@@ -112,7 +116,9 @@ _FEWER_DEVICES = re.compile(
 _NO_ROOM = re.compile(r"enough resource: (\S+), requested: (\d+), used: (\d+), capacity: (\d+)")
 
 
-def refused(reason: str, message: str, fewer_devices: bool | None, just_started: bool) -> Reading | None:
+def refused(
+    reason: str, message: str, fewer_devices: bool | None, just_started: bool
+) -> Reading | None:
     """Why the kubelet did not admit a pod, if the message says more than the reason.
 
     `fewer_devices`: whether the node now offers fewer devices than it has, None if unknown.
@@ -121,7 +127,9 @@ def refused(reason: str, message: str, fewer_devices: bool | None, just_started:
     if _NO_DEVICES.search(message):
         broken = "high", "the kubelet refused the pod: no healthy device of the kind it needs"
     elif _SHARED.search(message):
-        return Reading(CauseKind.SETUP, "high", "the pod asks for more shares of a GPU than one pod may have")
+        return Reading(
+            CauseKind.SETUP, "high", "the pod asks for more shares of a GPU than one pod may have"
+        )
     elif match := _PLUGIN_FAILS.search(message):
         broken = _plugin_failure(match[1], message)
     elif match := _FEWER_DEVICES.search(message):
@@ -133,15 +141,26 @@ def refused(reason: str, message: str, fewer_devices: bool | None, just_started:
         broken = "high", words
     elif match := _NO_ROOM.search(message):
         if "/" not in match[1] or int(match[2]) <= int(match[4]):
-            return Reading(CauseKind.SETUP, "high", "the kubelet refused the pod: the node was full")
-        broken = "high", f"the kubelet refused the pod: {match[2]} devices requested, {match[4]} on the node"
+            return Reading(
+                CauseKind.SETUP, "high", "the kubelet refused the pod: the node was full"
+            )
+        broken = (
+            "high",
+            f"the kubelet refused the pod: {match[2]} devices requested, {match[4]} on the node",
+        )
     if broken is None:
         known = message.startswith(REJECTED) or reason.startswith("OutOf")
-        return Reading(CauseKind.SETUP, "medium", "the kubelet did not admit the pod") if known else None
+        return (
+            Reading(CauseKind.SETUP, "medium", "the kubelet did not admit the pod")
+            if known
+            else None
+        )
     confidence, meaning = broken
     if just_started:
         # The device plugin was not registered yet: the pod failed because of the node, but that proves no fault.
-        return Reading(CauseKind.NODE_FAULT, "low", f"{meaning}; the node had just started", tied=False)
+        return Reading(
+            CauseKind.NODE_FAULT, "low", f"{meaning}; the node had just started", tied=False
+        )
     return Reading(CauseKind.NODE_FAULT, confidence, meaning)
 
 
@@ -154,14 +173,20 @@ def _plugin_failure(code: str, message: str) -> tuple[Confidence, str]:
 
 
 # NVIDIA's container toolkit runs as a hook of the runtime. `requirement error` compares the image with the driver.
-_HOOK = re.compile(r"nvidia-container-(?:cli|runtime)|libnvidia-ml|NVML|nvidia-ctk|nvidia\.com/gpu=")
+_HOOK = re.compile(
+    r"nvidia-container-(?:cli|runtime)|libnvidia-ml|NVML|nvidia-ctk|nvidia\.com/gpu="
+)
 _REQUIREMENT = re.compile(r"requirement error|unsatisfied condition: (?:cuda|driver|brand)")
 
 
 def start_error(message: str) -> Reading | None:
     """Why a container with a GPU could not start; None if the message is not of NVIDIA's toolkit."""
     if _REQUIREMENT.search(message):
-        return Reading(CauseKind.SETUP, "high", "the image needs a newer CUDA than the driver of the node has")
+        return Reading(
+            CauseKind.SETUP, "high", "the image needs a newer CUDA than the driver of the node has"
+        )
     if _HOOK.search(message):
-        return Reading(CauseKind.NODE_FAULT, "high", "NVIDIA's hook could not give its GPU to the container")
+        return Reading(
+            CauseKind.NODE_FAULT, "high", "NVIDIA's hook could not give its GPU to the container"
+        )
     return None

@@ -30,7 +30,9 @@ _PREFIX = re.compile(
     r"(?:\[[\w.-]{1,40}\]: ?|\[[\d,]{1,12}\]<std(?:err|out)>: ?|\[pod/[\w./-]{1,200}\] "
     r"|\([^()]{0,80}\bpid=[^()]{1,60}\) )?"
 )
-_NAME = re.compile(r"([A-Za-z_][\w.]{0,120})(?:\(\w{1,80}\))?(?::|$)")  # Ray: RayTaskError(ValueError)
+_NAME = re.compile(
+    r"([A-Za-z_][\w.]{0,120})(?:\(\w{1,80}\))?(?::|$)"
+)  # Ray: RayTaskError(ValueError)
 # A logger's line before a traceback: the program caught the exception and reported it. Not if the logger is that of a
 # library in the background, of torchrun, or of Spark's JVM.
 _LOGGED = re.compile(r"\b(?:ERROR|WARN(?:ING)?|CRITICAL)\b")
@@ -124,7 +126,9 @@ _DISK_ERROR = re.compile(r"\[Errno 5\]|Input/output error")
 _CHILD_KILLED = re.compile(r"killed by signal: Killed|\bSIGKILL\b")
 _LAUNCHER = "ChildFailedError"  # torchrun reports how the first of its processes ended
 _LAUNCHER_LINE = re.compile(r"(?:torch\.[\w.]+\.)?ChildFailedError: ?$")
-_RAN_ANOTHER = frozenset({"CalledProcessError", "ProcessRaisedException"})  # `accelerate launch`, `mp.spawn`
+_RAN_ANOTHER = frozenset(
+    {"CalledProcessError", "ProcessRaisedException"}
+)  # `accelerate launch`, `mp.spawn`
 _EXIT_CODE = re.compile(r"^ *exitcode *: (-?\d{1,3})\b")
 
 
@@ -148,18 +152,25 @@ def _of_python(lines: list[str]) -> tuple[LastWords, str] | None:
     while at < len(lines) and lines[at].startswith(" "):
         at += 1
     # A log that several processes write may have lost the header of the launcher's own traceback.
-    at = max((index for index, line in enumerate(lines) if index > at and _LAUNCHER_LINE.match(line)), default=at)
+    at = max(
+        (index for index, line in enumerate(lines) if index > at and _LAUNCHER_LINE.match(line)),
+        default=at,
+    )
     match = _NAME.match(lines[at]) if at < len(lines) else None
     if match is None or _is_logged(lines, headers):
         return None
     name = match[1].rpartition(".")[2]
     if name == _LAUNCHER:
-        answer = _of_launcher(lines[at + 1 :]) if all(map(_EPILOGUE.match, lines[at + 1 :])) else None
+        answer = (
+            _of_launcher(lines[at + 1 :]) if all(map(_EPILOGUE.match, lines[at + 1 :])) else None
+        )
         return _of_its_processes(lines[:begin], answer)
     frames = [line for line in lines[begin:at] if line.startswith("  File ")]
     of_library = "." in match[1] or bool(frames and _LIBRARY_FRAME.match(frames[-1]))
     bars = {match[1] for line in lines[:at] if (match := _BAR.search(line))}
-    after = [line for line in lines[at + 1 :] if not ((bar := _BAR.search(line)) and bar[1] in bars)]
+    after = [
+        line for line in lines[at + 1 :] if not ((bar := _BAR.search(line)) and bar[1] in bars)
+    ]
     if any(_is_more(line, of_library) for line in after):
         return None
     chain = lines[_start_of_chain(lines, headers) :]
@@ -167,14 +178,19 @@ def _of_python(lines: list[str]) -> tuple[LastWords, str] | None:
     return _of_its_processes(lines[:begin], answer) if name in _RAN_ANOTHER else answer
 
 
-def _of_its_processes(lines: list[str], answer: tuple[LastWords, str] | None) -> tuple[LastWords, str] | None:
+def _of_its_processes(
+    lines: list[str], answer: tuple[LastWords, str] | None
+) -> tuple[LastWords, str] | None:
     """What a launcher reports is the end of a process, which may have told more: that it was not its own error."""
     if answer is None or answer[0] is not LastWords.OWN_ERROR:
         return answer
     kinds = set()
     for index, line in enumerate(lines):
         if line.endswith(_HEADER):
-            at = next((at for at in range(index + 1, len(lines)) if not lines[at].startswith(" ")), len(lines))
+            at = next(
+                (at for at in range(index + 1, len(lines)) if not lines[at].startswith(" ")),
+                len(lines),
+            )
             match = _NAME.match(lines[at]) if at < len(lines) else None
             if match and not _line_after(lines, at).startswith(_CHAINED):
                 kinds.add(_kind(match[1].rpartition(".")[2], lines[at : at + 1], []))
@@ -225,7 +241,10 @@ def _without_ignored(lines: list[str]) -> list[str]:
     result: list[str] = []
     at = 0
     while at < len(lines):
-        header = next((index for index in range(at + 1, min(at + 5, len(lines))) if lines[index] == _HEADER), None)
+        header = next(
+            (index for index in range(at + 1, min(at + 5, len(lines))) if lines[index] == _HEADER),
+            None,
+        )
         if header is None or not _IGNORED.match(lines[at]):
             result.append(lines[at])
             at += 1

@@ -69,7 +69,10 @@ def finders(data: bytearray) -> Finders:
 
 def _search(find: Find) -> Search:
     return Search(
-        find, lambda literals, start, end: [literal for literal in literals if find(literal, start, end) >= 0]
+        find,
+        lambda literals, start, end: [
+            literal for literal in literals if find(literal, start, end) >= 0
+        ],
     )
 
 

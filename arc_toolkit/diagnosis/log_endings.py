@@ -19,9 +19,13 @@ class LastWords(StrEnum):
     DISK_ERROR = "input/output error"  # EIO: a disk, or a mount
     STOPPED = "asked to stop"  # SIGTERM or SIGINT: who sent it is not known
     PEER_LOST = "peer lost"  # another process or rank went away first
-    COMMAND_FAILED = "command failed"  # one that fetches something: its fault, the network's, or a server's
+    COMMAND_FAILED = (
+        "command failed"  # one that fetches something: its fault, the network's, or a server's
+    )
     MOUNT_LOST = "mount lost"  # what provided a mount went away
-    STORAGE = "storage refused"  # full or read-only: the job's own limit, its share, or the node's disk
+    STORAGE = (
+        "storage refused"  # full or read-only: the job's own limit, its share, or the node's disk
+    )
 
 
 class LogEnding(NamedTuple):
@@ -78,7 +82,9 @@ ENDINGS = (
         "a fatal error of Python",
     ),
     # glog and TensorFlow: `F0000 00:00:00.0 7 a.cc:1] Check failed: ...`, `2026-01-01 00:00:00.0: F tensorflow/...`
-    _ending(r"(?:F\d{4} [\d:.]+ |[\d-]+ [\d:.]+: F ).*Check fail", r"\s|\*\*\* ", _OWN, "a failed check"),
+    _ending(
+        r"(?:F\d{4} [\d:.]+ |[\d-]+ [\d:.]+: F ).*Check fail", r"\s|\*\*\* ", _OWN, "a failed check"
+    ),
     _ending(r"# A fatal error has been detected by the Java", "#", _OWN, "a crash of the JVM"),
     _ending(
         r'Exception in thread "main" ',
@@ -103,7 +109,12 @@ ENDINGS = (
     _ending(r"thread '[^']*' (?:\(\d+\) )?panicked at ", _ANY, _OWN, "a panic of Rust"),
     _ending(r"Node\.js v\d", _NOTHING, _OWN, "an error of Node.js"),
     # Open MPI (orterun, PRRTE) and MPICH's hydra, also in Intel's MPI
-    _ending(rf"{_MPI} noticed that process rank .* exited on signal (?P<signal>\d+)", _NOTHING, None, _BY_MPI),
+    _ending(
+        rf"{_MPI} noticed that process rank .* exited on signal (?P<signal>\d+)",
+        _NOTHING,
+        None,
+        _BY_MPI,
+    ),
     _ending(
         rf"{_MPI} detected that one or more processes exited with non-zero",
         r"the job to be terminated|\s",
@@ -111,7 +122,12 @@ ENDINGS = (
         _BY_MPI,
     ),
     _ending(r"MPI_ABORT was invoked on rank", _ANY, _OWN, "MPI_Abort"),
-    _ending(r"(?:ORTE|PRRTE|PRTE) has lost communication with", _ANY, LastWords.PEER_LOST, "a lost daemon"),
+    _ending(
+        r"(?:ORTE|PRRTE|PRTE) has lost communication with",
+        _ANY,
+        LastWords.PEER_LOST,
+        "a lost daemon",
+    ),
     _ending(
         r"=\s+(?:KILLED BY SIGNAL: (?P<signal>\d+)|EXIT CODE: (?P<code>\d+))",
         r"=|YOUR APPLICATION TERMINATED|This typically refers|Please see|Intel\(R\) MPI",
@@ -122,7 +138,13 @@ ENDINGS = (
     _ending(r"\S*python[\d.]*: can't open file ", _NOTHING, _OWN, "a program that does not exist"),
     _ending(r"\S*python[\d.]*: No module named", _NOTHING, _OWN, "a module that does not exist"),
     _ending(r"[\w./ -]+: error: ", _NOTHING, _OWN, "a wrong argument", before=r"usage: "),
-    _ending(r"(?:Syntax|Indentation|Tab)Error: ", _NOTHING, _OWN, "an error of syntax", before=r'  File "'),
+    _ending(
+        r"(?:Syntax|Indentation|Tab)Error: ",
+        _NOTHING,
+        _OWN,
+        "an error of syntax",
+        before=r'  File "',
+    ),
     # bash and sh
     _ending(rf"{_IN_SHELL}(?:{_SIGNALS})(?: .*)?$", _NOTHING, _OWN, "a signal"),
     _ending(rf"{_IN_SHELL}Killed(?: {{2,}}.*)?$", _NOTHING, LastWords.CHILD_KILLED, "a signal"),
@@ -147,9 +169,17 @@ ENDINGS = (
         "a command",
     ),
     # Lightning's signal connector, torchrun's agent
-    _ending(r"(?:\[rank: \d+\] )?Received SIGTERM: 15", r".*Received SIGTERM", LastWords.STOPPED, "a signal"),
     _ending(
-        r".*Received (?:Signals\.SIGTERM|15|2) death signal", r".*Sending process", LastWords.STOPPED, "a signal"
+        r"(?:\[rank: \d+\] )?Received SIGTERM: 15",
+        r".*Received SIGTERM",
+        LastWords.STOPPED,
+        "a signal",
+    ),
+    _ending(
+        r".*Received (?:Signals\.SIGTERM|15|2) death signal",
+        r".*Sending process",
+        LastWords.STOPPED,
+        "a signal",
     ),
 )
 # Every such log has one of these in its last bytes, and most others have none.
@@ -217,7 +247,11 @@ def ending(lines: list[str], goes_on: re.Pattern[str]) -> tuple[LastWords, str] 
             if row.rest is not None and not all(map(row.rest.match, after)):
                 break
             answer = _meaning(row, match)
-            if answer and answer[0] is LastWords.OWN_ERROR and any(map(LOST_PEER.search, lines[-_MOST_LINES:])):
+            if (
+                answer
+                and answer[0] is LastWords.OWN_ERROR
+                and any(map(LOST_PEER.search, lines[-_MOST_LINES:]))
+            ):
                 return LastWords.PEER_LOST, row.name
             return answer
     return None
@@ -230,7 +264,9 @@ def _meaning(row: LogEnding, match: re.Match[str]) -> tuple[LastWords, str] | No
     if parts.get("signal"):
         return by_code(-int(parts["signal"]), row.name)
     code = int(parts.get("code") or 0)
-    return by_code(128 - code if 128 < code < 160 else code, row.name)  # a shell adds 128 to the signal
+    return by_code(
+        128 - code if 128 < code < 160 else code, row.name
+    )  # a shell adds 128 to the signal
 
 
 def by_code(code: int, name: str) -> tuple[LastWords, str] | None:

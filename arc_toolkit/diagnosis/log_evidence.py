@@ -19,9 +19,15 @@ _LAST_WORDS: dict[LastWords, tuple[CauseKind | None, str]] = {
     LastWords.DISK_ERROR: (None, "because a disk or a mount reported an input/output error"),
     LastWords.STOPPED: (None, "because it was asked to stop; the log does not say by whom"),
     LastWords.PEER_LOST: (None, "because another process went away first"),
-    LastWords.COMMAND_FAILED: (None, "which fetches something, failed; the log does not say whose fault that was"),
+    LastWords.COMMAND_FAILED: (
+        None,
+        "which fetches something, failed; the log does not say whose fault that was",
+    ),
     LastWords.MOUNT_LOST: (None, "because a mount went away"),
-    LastWords.STORAGE: (None, "because a file system was full or read-only; the log does not say whose"),
+    LastWords.STORAGE: (
+        None,
+        "because a file system was full or read-only; the log does not say whose",
+    ),
 }
 # What the notice that `arc-toolkit run` saw means. A request to stop does not say who asked.
 _NOTICES = {

@@ -73,7 +73,9 @@ def _locate(parts: list[str]) -> LogIdentity:
             rank = rank or rank_of(part) or (part if ADDRESS.fullmatch(part) else None)
         elif inside and index < top and rank is None and index > 0 and RANK_FOLDER.fullmatch(part):
             rank = rank_of(part)
-        elif not (part in WRAPPERS or _is_log_folder(parts, index) or parts[index - 1] == "named-outputs"):
+        elif not (
+            part in WRAPPERS or _is_log_folder(parts, index) or parts[index - 1] == "named-outputs"
+        ):
             break
         index -= 1
     job = parts[index] if index >= 0 else ""
@@ -87,6 +89,8 @@ def _is_log_folder(parts: list[str], index: int) -> bool:
     if part != "logs":
         return part in LOG_FOLDERS
     below = index + 1
-    while below < len(parts) - 1 and any(kind.fullmatch(parts[below]) for kind in (RETRY, RANK, ADDRESS)):
+    while below < len(parts) - 1 and any(
+        kind.fullmatch(parts[below]) for kind in (RETRY, RANK, ADDRESS)
+    ):
         below += 1
     return below == len(parts) - 1 or parts[below] in LOGS_CHILDREN

@@ -14,7 +14,9 @@ from arc_toolkit.diagnosis.pod_states import PodState
 from arc_toolkit.diagnosis.rounds import begin, rounds
 
 CLOCK_TOLERANCE_SECONDS = 600
-SAME_START_SECONDS = 1800  # from the start of a pod to the start of its log: the image is pulled in between
+SAME_START_SECONDS = (
+    1800  # from the start of a pod to the start of its log: the image is pulled in between
+)
 
 
 def join_pods(groups: list[JobGroup], cluster: ClusterIndex) -> None:
@@ -26,7 +28,13 @@ def join_pods(groups: list[JobGroup], cluster: ClusterIndex) -> None:
     for group in sorted(groups, key=lambda group: -_agreement(group, waiting)):
         run_id = group.run_id or group.name
         if run_id not in waiting:
-            run_id = next((by_uid[draft.uid].run_id for draft in group.drafts if draft.uid in by_uid), None) or ""
+            run_id = (
+                next(
+                    (by_uid[draft.uid].run_id for draft in group.drafts if draft.uid in by_uid),
+                    None,
+                )
+                or ""
+            )
         if run_id in waiting:
             group.run_id = run_id
             _match(group, waiting.pop(run_id))
@@ -46,7 +54,9 @@ def _agreement(group: JobGroup, waiting: dict[str, list[PodState]]) -> int:
     pods = waiting.get(group.run_id or group.name)
     if not pods:
         return 0
-    return sum(any(_fits(draft, pod) or draft.uid == pod.uid for pod in pods) for draft in group.drafts)
+    return sum(
+        any(_fits(draft, pod) or draft.uid == pod.uid for pod in pods) for draft in group.drafts
+    )
 
 
 def _match(group: JobGroup, pods: list[PodState]) -> None:
@@ -93,7 +103,10 @@ def _match_by_node(group: JobGroup, pods: list[PodState]) -> list[PodState]:
         if draft.node and not draft.truncated:
             whole.setdefault(draft.node, []).append(draft)
     cut = [draft for draft in group.drafts if draft.truncated]
-    fitting = [[draft for draft in (*whole.get(pod.node or "", ()), *cut) if _fits(draft, pod)] for pod in pods]
+    fitting = [
+        [draft for draft in (*whole.get(pod.node or "", ()), *cut) if _fits(draft, pod)]
+        for pod in pods
+    ]
     near = [
         (_strangeness(draft, pod), gap, index, place)
         for index, pod in enumerate(pods)
@@ -114,7 +127,11 @@ def _match_by_node(group: JobGroup, pods: list[PodState]) -> list[PodState]:
         gaps = [_gap(draft, pod) for draft in free]
         timed = None not in gaps
         best = min(
-            free, key=lambda draft: (_strangeness(draft, pod), _gap(draft, pod) if timed else -draft.number)
+            free,
+            key=lambda draft: (
+                _strangeness(draft, pod),
+                _gap(draft, pod) if timed else -draft.number,
+            ),
         )
         _take_pod(best, pod)
         joined.add(index)
@@ -154,7 +171,9 @@ class _Slot:
 
     @property
     def folder(self) -> int | None:
-        return max((draft.folder for draft in self.drafts if draft.folder is not None), default=None)
+        return max(
+            (draft.folder for draft in self.drafts if draft.folder is not None), default=None
+        )
 
 
 def _number(group: JobGroup, pods: list[list[PodState]]) -> None:
@@ -168,8 +187,12 @@ def _number(group: JobGroup, pods: list[list[PodState]]) -> None:
         else:
             alone.setdefault(draft.folder or 0, []).append(draft)
     for folder, drafts in sorted(alone.items()):
-        slot = _Slot(drafts, min((draft.start for draft in drafts if draft.start is not None), default=None))
-        gang = next((other for other in slots if _is_one_gang(other, slot, slots.index(other))), None)
+        slot = _Slot(
+            drafts, min((draft.start for draft in drafts if draft.start is not None), default=None)
+        )
+        gang = next(
+            (other for other in slots if _is_one_gang(other, slot, slots.index(other))), None
+        )
         if gang is not None:
             gang.drafts += drafts
         else:
@@ -181,12 +204,16 @@ def _number(group: JobGroup, pods: list[list[PodState]]) -> None:
         for draft in slot.drafts:
             draft.number = number
             if draft.pod is not None and (draft.pod.rank or draft.rank in named):
-                draft.rank = draft.pod.rank  # the name in Kubernetes; the log may have only an address
+                draft.rank = (
+                    draft.pod.rank
+                )  # the name in Kubernetes; the log may have only an address
 
 
 def _is_one_gang(slot: _Slot, alone: _Slot, index: int) -> bool:
     """Logs without a pod are further ranks of an attempt if its folder, its time, or its place in the order agree."""
-    ranks = {draft.rank for draft in slot.drafts} | {draft.pod.rank for draft in slot.drafts if draft.pod}
+    ranks = {draft.rank for draft in slot.drafts} | {
+        draft.pod.rank for draft in slot.drafts if draft.pod
+    }
     own = {draft.rank for draft in alone.drafts}
     if None in own or ranks & own or ranks <= {None}:
         return False
@@ -197,8 +224,16 @@ def _is_one_gang(slot: _Slot, alone: _Slot, index: int) -> bool:
 
 def _position(slots: list[_Slot], slot: _Slot, folder: int) -> int:
     """After the logs of lower folders and before those of higher ones; between these by time, otherwise early."""
-    lower = [index + 1 for index, other in enumerate(slots) if other.folder is not None and other.folder < folder]
-    higher = [index for index, other in enumerate(slots) if other.folder is not None and other.folder > folder]
+    lower = [
+        index + 1
+        for index, other in enumerate(slots)
+        if other.folder is not None and other.folder < folder
+    ]
+    higher = [
+        index
+        for index, other in enumerate(slots)
+        if other.folder is not None and other.folder > folder
+    ]
     low = max(lower, default=0)
     high = max(min(higher, default=len(slots)), low)
     if slot.start is not None:
@@ -234,7 +269,9 @@ def _match_by_time(
 def _take_pod(draft: AttemptDraft, pod: PodState) -> None:
     draft.pod, draft.uid = pod, pod.uid or draft.uid
     if draft.start_exact and pod.start is not None and abs((draft.start or 0.0) - pod.start) > 3600:
-        draft.notes += ("the clocks of the log and of the cluster disagree; the time of the cluster is used",)
+        draft.notes += (
+            "the clocks of the log and of the cluster disagree; the time of the cluster is used",
+        )
     draft.start = pod.start or draft.start
     draft.end = pod.end
     if draft.node is None or draft.truncated:

@@ -154,7 +154,9 @@ class Attempt:
     job: str  # unique within the report
     number: int  # 0 = first, 1 = retry-001, ...
     node: str | None
-    node_truncated: bool = False  # the name was truncated at the end of the file and no single node fits
+    node_truncated: bool = (
+        False  # the name was truncated at the end of the file and no single node fits
+    )
     rank: str | None = None  # "worker-0", "rank-3", an IP address; None for one-pod jobs
     start: float | None = None
     end: float | None = None
@@ -166,7 +168,9 @@ class Attempt:
     outcome: RunOutcome = RunOutcome.UNKNOWN
     cause: Cause | None = None  # for failed attempts
     waiting: Waiting | None = None  # for attempts that have not started
-    family: str = ""  # the sweep or pipeline of the job, otherwise the job: one vote per family and node
+    family: str = (
+        ""  # the sweep or pipeline of the job, otherwise the job: one vote per family and node
+    )
     sources: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -184,9 +188,8 @@ class Job:
     since: float | None
     fails_everywhere: bool = False
     missing: int = 0  # attempts before the last without any data
-    folder: str = (
-        ""  # the name of its folder or run; other jobs may have the same, and `name` then has more of the path
-    )
+    # The name of its folder or run; other jobs may have the same, and `name` then has more of the path.
+    folder: str = ""
     unsure: tuple[CauseKind, ...] = ()  # the causes that have only low confidence
     notes: tuple[str, ...] = ()
 
@@ -298,8 +301,12 @@ class Stats:
     prs_files: int = 0
     metric_runs: int = 0
     metric_points: int = 0
-    metric_limits: dict[MetricLimit, int] = field(default_factory=dict)  # runs that could not have shown a restart
-    skipped: dict[str, int] = field(default_factory=dict)  # reason -> count, also of files that are not listed
+    metric_limits: dict[MetricLimit, int] = field(
+        default_factory=dict
+    )  # runs that could not have shown a restart
+    skipped: dict[str, int] = field(
+        default_factory=dict
+    )  # reason -> count, also of files that are not listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,7 +353,9 @@ class ClusterFacts:
     nodes_complete: bool = False
     gaps: list[RecordingGap] = field(default_factory=list)  # of a history
     read_at: float | None = None  # until when it is known; None: as long as its newest time
-    summarized: bool = False  # made from tables that lack conditions, messages, exit codes and taints
+    summarized: bool = (
+        False  # made from tables that lack conditions, messages, exit codes and taints
+    )
 
     def add(self, kind: str, item: Any) -> None:
         """Other kinds are ignored."""

@@ -72,7 +72,9 @@ def condition_change(event: ClusterEvent) -> tuple[str, str] | None:
     return (match[1], match[2]) if match else None
 
 
-def from_event(source: EvidenceSource, event: ClusterEvent, *, weaker: bool = False) -> CauseCandidate | None:
+def from_event(
+    source: EvidenceSource, event: ClusterEvent, *, weaker: bool = False
+) -> CauseCandidate | None:
     """An event of a node or a pod; third-party termination handlers are recognized by their message."""
     if source is EvidenceSource.NODE_EVENT:
         change = condition_change(event)
@@ -81,7 +83,9 @@ def from_event(source: EvidenceSource, event: ClusterEvent, *, weaker: bool = Fa
         signal = condition_signal(change[0], event.message) if change else _of_node_event(event)
     else:
         signal = signals.table().get((source, event.reason))
-    if signals.PREEMPT_MESSAGE.search(event.message) and not (signal and signal.kind is CauseKind.SPOT):
+    if signals.PREEMPT_MESSAGE.search(event.message) and not (
+        signal and signal.kind is CauseKind.SPOT
+    ):
         message = "a termination handler reported that Azure reclaims the spot VM"
         evidence = Evidence(source, signals.reason_text(event.reason), message, event.time)
         return CauseCandidate(evidence, CauseKind.SPOT, "high", 1)
@@ -125,7 +129,12 @@ def _quoted_xid(text: str) -> Signal | None:
     for number in sorted(xids_in(text) & HARDWARE_XIDS.keys()):
         meaning, origin = HARDWARE_XIDS[number], "NVIDIA: Xid catalogue"
         return Signal(
-            EvidenceSource.NODE_CONDITION, xid_reason(number), CauseKind.NODE_FAULT, "high", meaning, origin
+            EvidenceSource.NODE_CONDITION,
+            xid_reason(number),
+            CauseKind.NODE_FAULT,
+            "high",
+            meaning,
+            origin,
         )
     return None
 
@@ -153,7 +162,12 @@ def is_starting(node: Node, now: float | None) -> bool:
 
 def _taint_time(key: str, value: str, added: str) -> float | None:
     """Only NoExecute taints have a time; the autoscaler writes it into the value."""
-    if key == "ToBeDeletedByClusterAutoscaler" and value.isascii() and value.isdigit() and 9 <= len(value) <= 11:
+    if (
+        key == "ToBeDeletedByClusterAutoscaler"
+        and value.isascii()
+        and value.isdigit()
+        and 9 <= len(value) <= 11
+    ):
         return float(value)
     return times.parse(added)
 
@@ -170,14 +184,20 @@ def excuse(cluster: ClusterIndex, name: str, moment: float | None) -> CauseCandi
         return announcement
     events = cluster.node_events.get(name, [])
     if cluster.place(name).spot and _is_taken_back(cluster, name, moment):
-        evidence = Evidence(EvidenceSource.NODE_LIST, "absent", "it was a spot VM and no longer exists")
+        evidence = Evidence(
+            EvidenceSource.NODE_LIST, "absent", "it was a spot VM and no longer exists"
+        )
         return CauseCandidate(evidence, CauseKind.SPOT, "medium")
     evictions = [
-        time for time in cluster.drains.get(name, ()) if is_within(time, moment, NOTICE_BEFORE_SECONDS, 0)
+        time
+        for time in cluster.drains.get(name, ())
+        if is_within(time, moment, NOTICE_BEFORE_SECONDS, 0)
     ]
     if evictions:
         message = "another pod on the node had been evicted through the API, as a drain does"
-        evidence = Evidence(EvidenceSource.POD_CONDITION, "EvictionByEvictionAPI", message, max(evictions))
+        evidence = Evidence(
+            EvidenceSource.POD_CONDITION, "EvictionByEvictionAPI", message, max(evictions)
+        )
         return CauseCandidate(evidence, CauseKind.DRAIN, "medium")
     return _cordon(events, cluster.nodes.get(name), moment) or _deletion(events, moment)
 
@@ -204,12 +224,18 @@ def notice(cluster: ClusterIndex, name: str, moment: float | None) -> CauseCandi
             candidates.append(candidate)
     candidates = [candidate for candidate in candidates if candidate.kind in EXPLANATIONS]
     return min(
-        candidates, key=lambda candidate: (candidate.priority, ORDER[candidate.evidence.source]), default=None
+        candidates,
+        key=lambda candidate: (candidate.priority, ORDER[candidate.evidence.source]),
+        default=None,
     )
 
 
 def _not_ready_since(node: Node) -> float | None:
-    ready = [row for row in node.conditions if row.type == "Ready" and signals.is_bad(row.type, row.status)]
+    ready = [
+        row
+        for row in node.conditions
+        if row.type == "Ready" and signals.is_bad(row.type, row.status)
+    ]
     return times.parse(ready[-1].since) if ready else None
 
 
@@ -220,15 +246,22 @@ def _is_taken_back(cluster: ClusterIndex, name: str, moment: float | None) -> bo
     if created is not None and moment is not None and created > moment:
         return True  # another VM has the name now
     near = [*cluster.collected.get(name, ())]
-    near += [event.time for event in events if event.reason in signals.REMOVALS and event.time is not None]
+    near += [
+        event.time
+        for event in events
+        if event.reason in signals.REMOVALS and event.time is not None
+    ]
     gone = cluster.is_gone(name) or any(_is_near(time, moment) for time in near)
     return gone and not any(
-        event.reason == "NodeReady" and (moment is None or event.time is None or event.time > moment)
+        event.reason == "NodeReady"
+        and (moment is None or event.time is None or event.time > moment)
         for event in events
     )
 
 
-def _cordon(events: list[ClusterEvent], node: Node | None, moment: float | None) -> CauseCandidate | None:
+def _cordon(
+    events: list[ClusterEvent], node: Node | None, moment: float | None
+) -> CauseCandidate | None:
     """Cordoned before it was lost, and not uncordoned in between."""
     message = "cordoned before it was lost, as for a planned reboot or an upgrade"
     changes = [
@@ -252,7 +285,9 @@ def _deletion(events: list[ClusterEvent], moment: float | None) -> CauseCandidat
     """The VM was deleted in Azure: the node was lost because of that, unless it had been lost for long before."""
     for event in events:
         if event.reason == "DeletingNode" and is_within(event.time, moment, 0, DELETION_SECONDS):
-            evidence = Evidence(EvidenceSource.NODE_EVENT, event.reason, "its VM was deleted in Azure", event.time)
+            evidence = Evidence(
+                EvidenceSource.NODE_EVENT, event.reason, "its VM was deleted in Azure", event.time
+            )
             return CauseCandidate(evidence, CauseKind.SCALE_DOWN, "low")
     return None
 
@@ -267,4 +302,8 @@ def _is_notice_near(kind: CauseKind | None, time: float | None, moment: float | 
 
 def _is_near(time: float | None, moment: float | None) -> bool:
     """A notice without a time may be of any time, and so may a loss without a time."""
-    return time is None or moment is None or is_within(time, moment, NOTICE_BEFORE_SECONDS, NOTICE_AFTER_SECONDS)
+    return (
+        time is None
+        or moment is None
+        or is_within(time, moment, NOTICE_BEFORE_SECONDS, NOTICE_AFTER_SECONDS)
+    )

@@ -27,7 +27,9 @@ NODES_OF_A_JOB_THAT_FAILS_EVERYWHERE = 3
 NODES_OF_A_FLAKY_JOB = 2
 SHARE_OF_A_FLAKY_FAMILY = 0.3  # of the nodes on which it ran, and at least three of them
 SAME_FAILURE_SECONDS = 600
-SAME_JOBS_SECONDS = 3600  # jobs that never succeeded and fail one after the other may be the same one
+SAME_JOBS_SECONDS = (
+    3600  # jobs that never succeeded and fail one after the other may be the same one
+)
 NUMBER = re.compile(r"[\W_]*\d+$")
 # Somebody asked the process to stop (SIGTERM): a cancelled job, or another rank that failed before.
 ASKED_TO_STOP = "143"
@@ -80,9 +82,7 @@ class _Vote:
     kind: CauseKind | None = None  # of the last failure, if there is no evidence against the node
     suspects: int = 1
     size: int = 1
-    doubtful: str = (
-        ""  # and the job never succeeded: its name, without a number at the end if none of that name did
-    )
+    doubtful: str = ""  # and the job never succeeded: its name, without a number at the end if none of that name did
 
 
 def count(
@@ -117,7 +117,12 @@ def count(
         elif attempt.job in silent:
             node.left_out += 1
     for failure, suspects in failures(attempts):
-        if failure.node is None or failure.job in silent or is_older(failure) or in_incident(failure):
+        if (
+            failure.node is None
+            or failure.job in silent
+            or is_older(failure)
+            or in_incident(failure)
+        ):
             continue
         vote = votes.setdefault((failure.node, _family(failure)), _Vote())
         vote.suspects = min(vote.suspects, suspects) if vote.failures else suspects
@@ -142,7 +147,9 @@ def count(
         separate = _separate(failed)
         result[name].failed = [FailedVote(vote.kind, vote.suspects, vote.size) for vote in separate]
         result[name].sizes = Counter(vote.size for vote in separate)
-        result[name].sizes.update(vote.size for vote in own if 2 * vote.failures < vote.failures + vote.successes)
+        result[name].sizes.update(
+            vote.size for vote in own if 2 * vote.failures < vote.failures + vote.successes
+        )
     return result
 
 
@@ -156,7 +163,11 @@ def failures(attempts: Sequence[Attempt]) -> Iterator[Failure]:
     for numbers in jobs.values():
         first = [suspects for ranks in numbers.values() if (suspects := first_to_fail(ranks))]
         hard = [suspects for suspects in first if _is_blamed(suspects[0])]
-        soft = [suspects for suspects in first if not _is_blamed(suspects[0]) and _may_be_the_node(suspects[0])]
+        soft = [
+            suspects
+            for suspects in first
+            if not _is_blamed(suspects[0]) and _may_be_the_node(suspects[0])
+        ]
         gang = any(len(ranks) > 1 for ranks in numbers.values())
         most = NODES_OF_A_JOB_THAT_FAILS_EVERYWHERE if gang else NODES_OF_A_FLAKY_JOB
         counted = hard if len({suspects[0].node for suspects in soft}) >= most else hard + soft
@@ -168,14 +179,18 @@ def first_to_fail(ranks: Sequence[Attempt]) -> list[Attempt]:
     failed = [
         rank
         for rank in ranks
-        if rank.outcome is RunOutcome.FAILED and rank.cause and rank.cause.kind is not CauseKind.GANG
+        if rank.outcome is RunOutcome.FAILED
+        and rank.cause
+        and rank.cause.kind is not CauseKind.GANG
     ]
     if len(failed) > 1:
         failed = [rank for rank in failed if not _was_asked_to_stop(rank)]
     if len(failed) > 1:
         failed = sorted(filter(_is_blamed, failed), key=_ended)[:1] or failed
     earliest = min(map(_ended, failed), default=None)
-    return sorted((rank for rank in failed if _ended(rank) == earliest), key=lambda rank: rank.rank or "")
+    return sorted(
+        (rank for rank in failed if _ended(rank) == earliest), key=lambda rank: rank.rank or ""
+    )
 
 
 def _may_be_the_node(root: Attempt) -> bool:
@@ -198,7 +213,8 @@ def _was_asked_to_stop(attempt: Attempt) -> bool:
         cause is not None
         and cause.kind in (CauseKind.UNKNOWN, CauseKind.USER)
         and any(
-            item.reason == NOTICED or (item.source is EvidenceSource.EXIT_CODE and item.reason == ASKED_TO_STOP)
+            item.reason == NOTICED
+            or (item.source is EvidenceSource.EXIT_CODE and item.reason == ASKED_TO_STOP)
             for item in cause.evidence
         )
     )
@@ -213,7 +229,8 @@ def _flaky_families(votes: dict[tuple[str, str], _Vote]) -> frozenset[str]:
     return frozenset(
         family
         for family, (failed, nodes) in counts.items()
-        if failed >= NODES_OF_A_JOB_THAT_FAILS_EVERYWHERE and failed > SHARE_OF_A_FLAKY_FAMILY * nodes
+        if failed >= NODES_OF_A_JOB_THAT_FAILS_EVERYWHERE
+        and failed > SHARE_OF_A_FLAKY_FAMILY * nodes
     )
 
 
@@ -259,7 +276,8 @@ def fails_widely(attempts: Sequence[Attempt]) -> frozenset[str]:
     return frozenset(
         job
         for job, by_number in first.items()
-        if len({attempt.node for attempt in by_number.values()}) >= NODES_OF_A_JOB_THAT_FAILS_EVERYWHERE
+        if len({attempt.node for attempt in by_number.values()})
+        >= NODES_OF_A_JOB_THAT_FAILS_EVERYWHERE
     )
 
 
@@ -280,7 +298,9 @@ def without_a_vote(
     attempts: Sequence[Attempt], widely: frozenset[str], everywhere: frozenset[str]
 ) -> frozenset[str]:
     """The jobs that failed on many nodes, but no gangs that succeeded in the end: many ranks meet many failures."""
-    gangs = {attempt.job for attempt in attempts if attempt.rank is not None and attempt.job in widely}
+    gangs = {
+        attempt.job for attempt in attempts if attempt.rank is not None and attempt.job in widely
+    }
     return everywhere | (widely - gangs)
 
 

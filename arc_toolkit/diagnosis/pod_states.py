@@ -71,11 +71,15 @@ class PodState:
     wants_spot: bool
     evicted: ClusterEvent | None = None  # by Volcano, from the condition Ready=False
     parent: str | None = None  # the sweep or pipeline that it names
-    created: float | None = None  # by the clock of the API server, unlike start and end, which are of its node
+    created: float | None = (
+        None  # by the clock of the API server, unlike start and end, which are of its node
+    )
     gang: str | None = None  # its Volcano job; AzureML makes a new one for a retry of its own
     pod_group: str | None = None
     unscheduled: ClusterEvent | None = None  # the condition PodScheduled=False
-    memory_limit: int = 0  # the largest of its containers, the job's own, in bytes; 0: none, or not known
+    memory_limit: int = (
+        0  # the largest of its containers, the job's own, in bytes; 0: none, or not known
+    )
     without_gpu: bool = False  # its containers are known, and none of them asks for a GPU
 
 
@@ -111,7 +115,10 @@ def read_pod(raw: Json) -> PodState:
     deleted = times.parse(meta.get("deletionTimestamp"))
     own_ends = [item.finished for item in containers if item.finished is not None and not item.init]
     if disrupted is not None and own_ends and min(own_ends) - disrupted > _time_to_stop(spec):
-        disruption, disrupted = "", None  # it was called off: the condition is set before the pod is deleted
+        disruption, disrupted = (
+            "",
+            None,
+        )  # it was called off: the condition is set before the pod is deleted
     return PodState(
         uid=text(meta.get("uid")),
         name=name,
@@ -140,7 +147,9 @@ def read_pod(raw: Json) -> PodState:
     )
 
 
-def _end(containers: list[ContainerState], started: float | None, not_ready: float | None) -> float | None:
+def _end(
+    containers: list[ContainerState], started: float | None, not_ready: float | None
+) -> float | None:
     """When its containers ended. Init containers end before the job begins, unless one of them failed.
 
     A container that the kubelet could not find has no times (ContainerStatusUnknown): it ended when its pod was no
@@ -148,7 +157,9 @@ def _end(containers: list[ContainerState], started: float | None, not_ready: flo
     """
     own = [item for item in containers if not item.init or item.exit_code]
     ends = [item.finished for item in own if item.finished is not None]
-    if not_ready is not None and any(item.state == "terminated" and item.finished is None for item in own):
+    if not_ready is not None and any(
+        item.state == "terminated" and item.finished is None for item in own
+    ):
         before = [item.finished for item in containers if item.init and item.finished is not None]
         if not_ready > max([started or 0.0, *before]):
             ends.append(not_ready)
@@ -172,9 +183,13 @@ def _memory_limit(container: Mapping[str, Any]) -> int:
 def _is_without_gpu(containers: list[dict[str, Any]]) -> bool:
     """Some have amounts, and none has a GPU among them (also a part of one, `nvidia.com/mig-1g.10gb`)."""
     amounts = [
-        mapping(mapping(item.get("resources")).get(part)) for item in containers for part in ("limits", "requests")
+        mapping(mapping(item.get("resources")).get(part))
+        for item in containers
+        for part in ("limits", "requests")
     ]
-    return any(amounts) and not any("gpu" in key or "nvidia" in key for amount in amounts for key in amount)
+    return any(amounts) and not any(
+        "gpu" in key or "nvidia" in key for amount in amounts for key in amount
+    )
 
 
 def _role(labels: Mapping[str, Any]) -> str | None:
@@ -186,7 +201,14 @@ def _role(labels: Mapping[str, Any]) -> str | None:
 
 def _container(raw: Json, init: bool) -> ContainerState:
     states = mapping(raw.get("state"))
-    state = next((word for word in ("terminated", "waiting", "running") if isinstance(states.get(word), dict)), "")
+    state = next(
+        (
+            word
+            for word in ("terminated", "waiting", "running")
+            if isinstance(states.get(word), dict)
+        ),
+        "",
+    )
     inner = mapping(states.get(state))
     code, finished = inner.get("exitCode"), times.parse(inner.get("finishedAt"))
     return ContainerState(
@@ -194,7 +216,9 @@ def _container(raw: Json, init: bool) -> ContainerState:
         state=state,
         reason=text(inner.get("reason")),
         exit_code=code if isinstance(code, int) and not isinstance(code, bool) else None,
-        finished=finished if finished and finished > 0 else None,  # some runtimes write 1970 for a time they lost
+        finished=finished
+        if finished and finished > 0
+        else None,  # some runtimes write 1970 for a time they lost
         init=init,
         message=text(inner.get("message")),
     )

@@ -15,7 +15,14 @@ from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
 from arc_toolkit.diagnosis import times
-from arc_toolkit.diagnosis.model import CauseKind, Evidence, EvidenceSource, LogFile, PrsEvidence, SkippedFile
+from arc_toolkit.diagnosis.model import (
+    CauseKind,
+    Evidence,
+    EvidenceSource,
+    LogFile,
+    PrsEvidence,
+    SkippedFile,
+)
 from arc_toolkit.diagnosis.unpack import READ_ERRORS, error_reason, unpacked
 
 USAGE = "node_resource_usage.csv"
@@ -87,7 +94,12 @@ def _read_usage(path: str, stream: BinaryIO) -> list[PrsEvidence]:
     node = path.split("/")[-2] if "/" in path else None
     message = f"memory of the node was {peak:.0f} % full"
     return [
-        PrsEvidence(path, Evidence(EvidenceSource.PRS, "node memory", message, when), node, CauseKind.NODE_MEMORY)
+        PrsEvidence(
+            path,
+            Evidence(EvidenceSource.PRS, "node memory", message, when),
+            node,
+            CauseKind.NODE_MEMORY,
+        )
     ]
 
 
@@ -110,7 +122,9 @@ def _lines(stream: BinaryIO) -> Iterator[str]:
 
 def _column(header: Sequence[str], words: Sequence[str]) -> str | None:
     """The first column whose name has all these words."""
-    return next((name for name in header if name and all(word in name.lower() for word in words)), None)
+    return next(
+        (name for name in header if name and all(word in name.lower() for word in words)), None
+    )
 
 
 def _number(row: dict[str, str], column: str | None) -> float | None:
@@ -129,7 +143,9 @@ def _bytes(row: dict[str, str], column: str | None) -> float | None:
     return number * unit
 
 
-def _share(row: dict[str, str], total: str | None, used: str | None, free: str | None) -> float | None:
+def _share(
+    row: dict[str, str], total: str | None, used: str | None, free: str | None
+) -> float | None:
     """Percent in use, from the total and one of the other two."""
     whole, taken, left = _bytes(row, total), _bytes(row, used), _bytes(row, free)
     if not whole or (taken is None and left is None):

@@ -149,7 +149,9 @@ class Recorder:
         """Until KeyboardInterrupt, or an error that a retry cannot fix."""
         versions = {stream.name: self.history.resource_version(stream.name) for stream in STREAMS}
         for stream in STREAMS:
-            threading.Thread(target=self._follow, args=(stream, versions[stream.name]), daemon=True).start()
+            threading.Thread(
+                target=self._follow, args=(stream, versions[stream.name]), daemon=True
+            ).start()
         expired = float("-inf")
         try:
             while True:
@@ -193,12 +195,17 @@ class Recorder:
                     self._changes.put(change)
                     version = change.version or version
                     pause, started = 0.5, True
-            except Exception as error:  # what is not retried, the main thread raises: no stream ends unnoticed
+            except (
+                Exception
+            ) as error:  # what is not retried, the main thread raises: no stream ends unnoticed
                 recovery, interrupted = self.recovery(error), True
                 if recovery is Recovery.LIST_AGAIN:
                     version = None
                 elif stream.optional and recovery in (Recovery.ABSENT, Recovery.FORBIDDEN):
-                    version, pause = None, LONGEST_PAUSE_SECONDS  # it may come later, with Volcano or a role
+                    version, pause = (
+                        None,
+                        LONGEST_PAUSE_SECONDS,
+                    )  # it may come later, with Volcano or a role
                     if recovery is Recovery.FORBIDDEN and not noted:
                         noted = True
                         self._changes.put(f"{error}; {stream.name} are not recorded")
@@ -211,7 +218,9 @@ class Recorder:
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
 
-def _changes(client: ClusterReader, stream: ApiStream, version: str | None) -> Iterator[RecordedChange]:
+def _changes(
+    client: ClusterReader, stream: ApiStream, version: str | None
+) -> Iterator[RecordedChange]:
     """A whole list if no version is known, then the changes after it."""
     if version is None:
         listing = client.list(stream.path, stream.params)
@@ -229,7 +238,9 @@ def _changes(client: ClusterReader, stream: ApiStream, version: str | None) -> I
         version = str(item["metadata"]["resourceVersion"])
         if event["type"] != "BOOKMARK" and stream.is_relevant(item):
             deleted = event["type"] == "DELETED"
-            yield RecordedChange(stream.name, stream.kind, stream.trim(item), deleted=deleted, version=version)
+            yield RecordedChange(
+                stream.name, stream.kind, stream.trim(item), deleted=deleted, version=version
+            )
         else:
             yield RecordedChange(stream.name, stream.kind, version=version)
 

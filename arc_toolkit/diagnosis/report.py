@@ -52,12 +52,18 @@ def build(
     built = gaps.mark_attempts(built, recording)
     nodes = gaps.mark_verdicts(nodes, built, recording)
     stats.pods, stats.nodes = len(cluster.pods), len(cluster.nodes)
-    stats.events = sum(map(len, cluster.node_events.values())) + sum(map(len, cluster.pod_events.values()))
+    stats.events = sum(map(len, cluster.node_events.values())) + sum(
+        map(len, cluster.pod_events.values())
+    )
     notes = gaps.notes(recording)
     if cluster.other_pods:
-        notes.append(f"{cluster.other_pods} pods do not belong to AzureML jobs (no label ml.azure.com/run-id)")
+        notes.append(
+            f"{cluster.other_pods} pods do not belong to AzureML jobs (no label ml.azure.com/run-id)"
+        )
     if not stats.pods + stats.events and any(attempt.cause for attempt in built):
-        notes.append("logs alone rarely show a cause: add --cluster, --history, or saved pods, nodes and events")
+        notes.append(
+            "logs alone rarely show a cause: add --cluster, --history, or saved pods, nodes and events"
+        )
     if any(part.summarized for part in facts):
         notes.append(
             "Container Insights has no conditions and eviction messages of pods, no exit codes and no taints, and by "
@@ -103,7 +109,9 @@ def _metric_notes(stats: Stats, has_restarts: bool) -> list[str]:
             seen += f", {plural(stats.metric_points, 'point')}"
         notes.append(f"no restart found in {seen}")
     for limit, runs in stats.metric_limits.items():
-        notes.append(f"metrics cannot show whether {plural(runs, 'run')} restarted: {_METRIC_LIMITS[limit]}")
+        notes.append(
+            f"metrics cannot show whether {plural(runs, 'run')} restarted: {_METRIC_LIMITS[limit]}"
+        )
     return notes
 
 
@@ -126,10 +134,14 @@ def only_job(report: DiagnosisReport, name: str) -> DiagnosisReport:
         jobs=tuple(jobs),
         attempts=tuple(attempt for attempt in report.attempts if attempt.job in names),
         verdicts=tuple(verdict for verdict in report.verdicts if verdict.node in nodes),
-        incidents=tuple(incident for incident in report.incidents if nodes.intersection(incident.nodes)),
+        incidents=tuple(
+            incident for incident in report.incidents if nodes.intersection(incident.nodes)
+        ),
         restarts=tuple(restart for restart in report.restarts if restart.run in runs),
         prs_evidence=tuple(
-            item for item in report.prs_evidence if any(name in item.path.split("/") for name in runs if name)
+            item
+            for item in report.prs_evidence
+            if any(name in item.path.split("/") for name in runs if name)
         ),
     )
 
@@ -162,5 +174,7 @@ CONDITIONS = {
     "failed": lambda report: any(job.outcome is RunOutcome.FAILED for job in report.jobs),
     "retried": lambda report: any(job.retried for job in report.jobs),
     "bad-node": lambda report: any(verdict.level is Level.BAD for verdict in report.verdicts),
-    "suspect-node": lambda report: any(verdict.level in (Level.BAD, Level.SUSPECT) for verdict in report.verdicts),
+    "suspect-node": lambda report: any(
+        verdict.level in (Level.BAD, Level.SUSPECT) for verdict in report.verdicts
+    ),
 }

@@ -152,7 +152,9 @@ def to_csv(report: DiagnosisReport) -> str:
             "sources": "; ".join(attempt.sources),
             "notes": "; ".join(attempt.notes),
         }
-        writer.writerow([_cell(values[name] if name in values else getattr(attempt, name)) for name in columns])
+        writer.writerow(
+            [_cell(values[name] if name in values else getattr(attempt, name)) for name in columns]
+        )
     return out.getvalue().rstrip("\n")
 
 

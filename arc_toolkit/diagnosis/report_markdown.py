@@ -40,7 +40,9 @@ def to_markdown(report: DiagnosisReport) -> str:
 
 def _md_table(columns: list[str], rows: list[list[str]], right: tuple[int, ...] = ()) -> str:
     align = "|".join("---:" if index in right else "---" for index in range(len(columns)))
-    return "\n".join([f"| {' | '.join(columns)} |", f"|{align}|", *[f"| {' | '.join(row)} |" for row in rows]])
+    return "\n".join(
+        [f"| {' | '.join(columns)} |", f"|{align}|", *[f"| {' | '.join(row)} |" for row in rows]]
+    )
 
 
 def _md_jobs(report: DiagnosisReport) -> str:
@@ -88,13 +90,17 @@ def _md_nodes(report: DiagnosisReport) -> str:
 def _md_incidents(report: DiagnosisReport) -> str:
     lines = [f"- {_md(incident_text(incident))}" for incident in report.incidents[:MOST_ROWS]]
     return (
-        "\n".join(["Incidents: many nodes at the same time, so no node is blamed.", "", *lines]) if lines else ""
+        "\n".join(["Incidents: many nodes at the same time, so no node is blamed.", "", *lines])
+        if lines
+        else ""
     )
 
 
 def _md_restarts(report: DiagnosisReport) -> str:
     rows = [restart_row(item, _code(item.run), "→") for item in report.restarts[:MOST_ROWS]]
-    return f"## Restarts seen in metrics\n\n{_md_table(RESTART_COLUMNS, rows, (4, 5))}" if rows else ""
+    return (
+        f"## Restarts seen in metrics\n\n{_md_table(RESTART_COLUMNS, rows, (4, 5))}" if rows else ""
+    )
 
 
 def _md_findings(report: DiagnosisReport) -> str:
@@ -106,7 +112,9 @@ def _md_findings(report: DiagnosisReport) -> str:
 
 
 def _md_rest(report: DiagnosisReport) -> str:
-    skipped = [f"- {number} {_md(reason)}" for reason, number in sorted(report.stats.skipped.items())]
+    skipped = [
+        f"- {number} {_md(reason)}" for reason, number in sorted(report.stats.skipped.items())
+    ]
     parts = ["\n".join(["Not used:", "", *skipped])] if skipped else []
     return "\n\n".join([*parts, *map(_md, report.notes)])
 

@@ -13,7 +13,15 @@ from typing import Any
 
 from arc_toolkit import resources
 from arc_toolkit.diagnosis import times
-from arc_toolkit.diagnosis.model import Attempt, CauseKind, DiagnosisReport, Job, Level, RunOutcome, Verdict
+from arc_toolkit.diagnosis.model import (
+    Attempt,
+    CauseKind,
+    DiagnosisReport,
+    Job,
+    Level,
+    RunOutcome,
+    Verdict,
+)
 from arc_toolkit.diagnosis.node_signals import TAKEN_AWAY
 from arc_toolkit.diagnosis.report import attempts_by_job, levels
 from arc_toolkit.diagnosis.report_words import (
@@ -66,7 +74,8 @@ def render(report: DiagnosisReport) -> str:
     from markupsafe import Markup
 
     style, script = (
-        (resources.shipped("templates") / name).read_text(encoding="utf-8") for name in ("report.css", "report.js")
+        (resources.shipped("templates") / name).read_text(encoding="utf-8")
+        for name in ("report.css", "report.js")
     )
     return resources.render(
         "report.html.j2",
@@ -87,7 +96,11 @@ def page(report: DiagnosisReport) -> dict[str, Any]:
     groups = {group(attempt) for attempt in shown_attempts}
     node_pools = {verdict.pool for verdict in nodes}
     attempt_pools = {attempt.pool for attempt in shown_attempts}
-    bad = [verdict.node for verdict in report.verdicts if verdict.level is Level.BAD and not verdict.gone]
+    bad = [
+        verdict.node
+        for verdict in report.verdicts
+        if verdict.level is Level.BAD and not verdict.gone
+    ]
     outcomes = Counter(job.outcome for job in shown)
     verdict_counts = Counter(verdict.level for verdict in nodes)
     urgent = sum(job.outcome in URGENT for job in shown)
@@ -137,12 +150,44 @@ def _tiles(report: DiagnosisReport) -> list[dict[str, Any]]:
     rows = [  # count, one, many, section, filter, tone, and whether it is shown if the count is 0
         (len(report.jobs), "job", "jobs", "jobs", "outcome=", "", True),
         (outcomes[RunOutcome.FAILED], "failed", "failed", "jobs", "outcome=failed", "bad", True),
-        (outcomes[RunOutcome.WAITING], "waiting", "waiting", "jobs", "outcome=waiting", "suspect", False),
-        (sum(job.retried for job in report.jobs), "retried", "retried", "jobs", "outcome=retried", "", True),
+        (
+            outcomes[RunOutcome.WAITING],
+            "waiting",
+            "waiting",
+            "jobs",
+            "outcome=waiting",
+            "suspect",
+            False,
+        ),
+        (
+            sum(job.retried for job in report.jobs),
+            "retried",
+            "retried",
+            "jobs",
+            "outcome=retried",
+            "",
+            True,
+        ),
         (len(report.incidents), "incident", "incidents", "incidents", "", "bad", False),
         (counts[Level.BAD], "bad node", "bad nodes", "nodes", "verdict=bad", "bad", True),
-        (counts[Level.SUSPECT], "suspect node", "suspect nodes", "nodes", "verdict=suspect", "suspect", False),
-        (counts[Level.RECOVERED], "recovered node", "recovered nodes", "nodes", "verdict=recovered", "", False),
+        (
+            counts[Level.SUSPECT],
+            "suspect node",
+            "suspect nodes",
+            "nodes",
+            "verdict=suspect",
+            "suspect",
+            False,
+        ),
+        (
+            counts[Level.RECOVERED],
+            "recovered node",
+            "recovered nodes",
+            "nodes",
+            "verdict=recovered",
+            "",
+            False,
+        ),
     ]
     return [
         {
@@ -203,7 +248,9 @@ def _job(job: Job, attempts: Sequence[Attempt]) -> dict[str, Any]:
     return {
         "record": job,
         "attempts": attempts,
-        "attempts_text": f"{attempts_text(job)} attempts" if job.missing else plural(job.attempts, "attempt"),
+        "attempts_text": f"{attempts_text(job)} attempts"
+        if job.missing
+        else plural(job.attempts, "attempt"),
         "causes": causes,
         "route": route(attempts, RANKS_IN_A_LINE),
         "pools": dict.fromkeys(attempt.pool for attempt in attempts if attempt.pool),
@@ -253,7 +300,9 @@ def timeline(attempts: Sequence[Attempt]) -> dict[str, Any]:
     """Bars in percent of the width: by time if every start is known, otherwise one after the other."""
     attempts = attempts[:MOST_BARS]
     by_time = len(attempts) > 0 and all(attempt.start is not None for attempt in attempts)
-    spans = _spans(attempts) if by_time else [(float(index), index + 1.0) for index in _order(attempts)]
+    spans = (
+        _spans(attempts) if by_time else [(float(index), index + 1.0) for index in _order(attempts)]
+    )
     first = min((start for start, _ in spans), default=0.0)
     whole = max((end for _, end in spans), default=1.0) - first or 1.0
     ranks = list(dict.fromkeys(attempt.rank for attempt in attempts))
@@ -280,13 +329,21 @@ def timeline(attempts: Sequence[Attempt]) -> dict[str, Any]:
 
 def _order(attempts: Sequence[Attempt]) -> list[int]:
     """The column of each attempt: the ranks of one attempt share it."""
-    numbers = {number: index for index, number in enumerate(sorted({attempt.number for attempt in attempts}))}
+    numbers = {
+        number: index
+        for index, number in enumerate(sorted({attempt.number for attempt in attempts}))
+    }
     return [numbers[attempt.number] for attempt in attempts]
 
 
 def _spans(attempts: Sequence[Attempt]) -> list[tuple[float, float]]:
     """Start and end; an unknown end is replaced by the next start, or the last known time."""
-    moments = [moment for attempt in attempts for moment in (attempt.start, attempt.end) if moment is not None]
+    moments = [
+        moment
+        for attempt in attempts
+        for moment in (attempt.start, attempt.end)
+        if moment is not None
+    ]
     last = max(moments)
     starts = sorted({attempt.start for attempt in attempts if attempt.start is not None})
     spans = []

@@ -55,7 +55,12 @@ def plain(text: str, *_: str) -> str:
 
 def overview(report: DiagnosisReport, style: Style = plain) -> str:
     """Jobs, incidents, nodes by verdict, suggestions, and what was not used."""
-    parts = [_headline(report, style), _jobs(report, style), _restarts(report.restarts), _incidents(report)]
+    parts = [
+        _headline(report, style),
+        _jobs(report, style),
+        _restarts(report.restarts),
+        _incidents(report),
+    ]
     parts += [_nodes(report, style), _suggestions(report, style), _findings(report), _rest(report)]
     return "\n\n".join(filter(None, parts)) or "nothing to report: no jobs and no nodes"
 
@@ -64,7 +69,12 @@ def detail(report: DiagnosisReport, style: Style = plain) -> str:
     """Every attempt of the report's jobs with its evidence."""
     grouped = attempts_by_job(report)
     parts = [_job_detail(job, grouped[job.name], style) for job in report.jobs]
-    parts += [_restarts(report.restarts), _incidents(report), _nodes(report, style), _findings(report)]
+    parts += [
+        _restarts(report.restarts),
+        _incidents(report),
+        _nodes(report, style),
+        _findings(report),
+    ]
     return "\n\n".join(filter(None, parts))
 
 
@@ -92,7 +102,8 @@ def _jobs(report: DiagnosisReport, style: Style) -> str:
     if not report.jobs:
         return ""
     order = sorted(
-        report.jobs, key=lambda job: (not troubled(job), job.outcome is not RunOutcome.FAILED, -job.attempts)
+        report.jobs,
+        key=lambda job: (not troubled(job), job.outcome is not RunOutcome.FAILED, -job.attempts),
     )
     grouped = attempts_by_job(report)
     rows = [
@@ -108,7 +119,9 @@ def _jobs(report: DiagnosisReport, style: Style) -> str:
     ]
     text = _table(JOB_COLUMNS, rows, right=(1,))
     hidden = len(order) - len(rows)
-    return text + (f"\n... and {plural(hidden, 'more job')} (--format csv has them all)" if hidden else "")
+    return text + (
+        f"\n... and {plural(hidden, 'more job')} (--format csv has them all)" if hidden else ""
+    )
 
 
 def _nodes(report: DiagnosisReport, style: Style) -> str:
@@ -133,7 +146,11 @@ def _nodes(report: DiagnosisReport, style: Style) -> str:
 
 def _incidents(report: DiagnosisReport) -> str:
     lines = [f"  {incident_text(incident)}" for incident in report.incidents[:MOST_ROWS]]
-    return "\n".join(["Incidents: many nodes at the same time, so no node is blamed", *lines]) if lines else ""
+    return (
+        "\n".join(["Incidents: many nodes at the same time, so no node is blamed", *lines])
+        if lines
+        else ""
+    )
 
 
 def _suggestions(report: DiagnosisReport, style: Style) -> str:
@@ -149,9 +166,13 @@ def _suggestions(report: DiagnosisReport, style: Style) -> str:
     if existing:
         snippet = "".join(
             f"  {line}\n"
-            for line in anti_affinity([verdict.node for verdict in existing[:MOST_AVOIDED]]).splitlines()
+            for line in anti_affinity(
+                [verdict.node for verdict in existing[:MOST_AVOIDED]]
+            ).splitlines()
         )
-        parts.append(f"To prefer other nodes for a pod, without excluding these:\n{snippet.rstrip()}")
+        parts.append(
+            f"To prefer other nodes for a pod, without excluding these:\n{snippet.rstrip()}"
+        )
     return "\n\n".join(parts)
 
 
@@ -178,7 +199,11 @@ def _rest(report: DiagnosisReport) -> str:
 def _job_detail(job: Job, attempts: list[Attempt], style: Style) -> str:
     lines = [style(printable(job.name), "bold")]
     causes = causes_text(job, attempts) or "-"
-    end = causes if job.outcome is RunOutcome.WAITING else f"ended: {job.outcome.value}, cause: {causes}"
+    end = (
+        causes
+        if job.outcome is RunOutcome.WAITING
+        else f"ended: {job.outcome.value}, cause: {causes}"
+    )
     lines.append(f"  {plural(job.attempts, 'attempt')}, {end}")
     if job.run_id and job.run_id != job.name:
         lines.append(f"  run id: {printable(job.run_id)}")
@@ -202,7 +227,9 @@ def _attempt_detail(attempt: Attempt, style: Style) -> list[str]:
     if attempt.start or attempt.end:
         lines.append(f"    from {times.short(attempt.start)} to {times.short(attempt.end)} (UTC)")
     if attempt.pod:
-        lines.append(f"    pod: {printable(attempt.pod)} {printable(attempt.pod_uid or '')}".rstrip())
+        lines.append(
+            f"    pod: {printable(attempt.pod)} {printable(attempt.pod_uid or '')}".rstrip()
+        )
     if attempt.cause:
         lines.append(f"    cause: {cause_text(attempt.cause)}: {KINDS[attempt.cause.kind].advice}")
         lines += [f"      {evidence_text(item)}" for item in attempt.cause.evidence]

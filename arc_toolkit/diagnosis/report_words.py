@@ -30,7 +30,9 @@ NODE_COLUMNS = ["Node", "Verdict", "Failed (95 %)", "Pool", "Why"]
 RESTART_COLUMNS = ["Run", "Time (UTC)", "Kind", "Step", "Lost steps", "Lost time"]
 MOST_AVOIDED = 20  # bad nodes in a soft anti-affinity: a pod still needs a place
 MOST_STEPS = 3  # attempts whose nodes are named in one cell of a table
-LONGEST_DETAIL = 120  # characters of what Kubernetes says about a pod that waits, in one cell of a table
+LONGEST_DETAIL = (
+    120  # characters of what Kubernetes says about a pod that waits, in one cell of a table
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,28 +45,34 @@ class WaitingTraits:
 
 WAITING: dict[WaitingFor, WaitingTraits] = {
     WaitingFor.UNSCHEDULABLE: WaitingTraits(
-        "waits for a node that fits", "compare what the instance type requests with what the nodes have free"
+        "waits for a node that fits",
+        "compare what the instance type requests with what the nodes have free",
     ),
     WaitingFor.POD_GROUP: WaitingTraits(
-        "waits until its whole gang fits", "Volcano starts all pods of a job together: look at its PodGroup"
+        "waits until its whole gang fits",
+        "Volcano starts all pods of a job together: look at its PodGroup",
     ),
     WaitingFor.QUOTA: WaitingTraits(
-        "waits for quota", "look at the resource quota of the namespace and the capacity of the queue"
+        "waits for quota",
+        "look at the resource quota of the namespace and the capacity of the queue",
     ),
     WaitingFor.ADMISSION: WaitingTraits(
-        "waits: its pod was refused", "the API server or a webhook refused the pod: its message says why"
+        "waits: its pod was refused",
+        "the API server or a webhook refused the pod: its message says why",
     ),
     WaitingFor.IMAGE: WaitingTraits(
         "waits for its image", "check the name of the image, the registry, and the pull secret"
     ),
     WaitingFor.MOUNT: WaitingTraits(
-        "waits for a volume", "check the volumes and secrets of the pod, and the driver that mounts them"
+        "waits for a volume",
+        "check the volumes and secrets of the pod, and the driver that mounts them",
     ),
     WaitingFor.SANDBOX: WaitingTraits(
         "waits for its sandbox", "check the network plugin and the container runtime of the node"
     ),
     WaitingFor.CONTAINER: WaitingTraits(
-        "waits for a container to start", "an init container has not ended, or a container cannot be created"
+        "waits for a container to start",
+        "an init container has not ended, or a container cannot be created",
     ),
     WaitingFor.UNKNOWN: WaitingTraits("waits, reason unknown", "look at the events of the pod"),
 }
@@ -76,9 +84,13 @@ def summary(report: DiagnosisReport) -> str:
     retried = sum(job.retried for job in report.jobs)
     parts = []
     if stats.pods + stats.nodes + stats.events:
-        parts.append(", ".join(plural(getattr(stats, f"{word}s"), word) for word in ("pod", "node", "event")))
+        parts.append(
+            ", ".join(plural(getattr(stats, f"{word}s"), word) for word in ("pod", "node", "event"))
+        )
     if stats.metric_runs:
-        parts.append(f"{plural(stats.metric_points, 'point')} of {plural(stats.metric_runs, 'run')}")
+        parts.append(
+            f"{plural(stats.metric_points, 'point')} of {plural(stats.metric_runs, 'run')}"
+        )
     if stats.files_read or not parts:
         parts.insert(0, f"{plural(stats.files_read, 'log')} read ({size(stats.bytes_read)})")
     return (
@@ -149,7 +161,11 @@ def span_text(start: float, end: float) -> str:
 
 def incident_where(incident: Incident) -> str:
     """`40 of 100 nodes of pool gpu`."""
-    count = f"{len(incident.nodes)} of {incident.pool_size}" if incident.pool_size else str(len(incident.nodes))
+    count = (
+        f"{len(incident.nodes)} of {incident.pool_size}"
+        if incident.pool_size
+        else str(len(incident.nodes))
+    )
     word = "node" if count == "1" else "nodes"
     return f"{count} {word} of {f'pool {printable(incident.pool)}' if incident.pool else 'several pools'}"
 
@@ -199,10 +215,15 @@ def route(attempts: Sequence[Attempt], ranks: int) -> tuple[list[RouteStep], int
     return steps, len(runs) - len(steps)
 
 
-def route_text(attempts: Sequence[Attempt], arrow: str = "->", style: Callable[[str], str] = printable) -> str:
+def route_text(
+    attempts: Sequence[Attempt], arrow: str = "->", style: Callable[[str], str] = printable
+) -> str:
     """`a -> b (2 times) -> c (+3 nodes)`."""
     steps, left_out = route(attempts, 1)
-    words = [", ".join(map(style, step.nodes)) + (f" ({step.note})" if step.note else "") for step in steps]
+    words = [
+        ", ".join(map(style, step.nodes)) + (f" ({step.note})" if step.note else "")
+        for step in steps
+    ]
     return f" {arrow} ".join(words) + (f" +{left_out}" if left_out else "") or "-"
 
 
@@ -226,7 +247,16 @@ def retried_text(report: DiagnosisReport) -> str:
 
 
 def restart_row(restart: Restart, name: str, arrow: str) -> list[str]:
-    steps = "-" if restart.last_step is None else f"{restart.last_step} {arrow} {restart.first_step}"
+    steps = (
+        "-" if restart.last_step is None else f"{restart.last_step} {arrow} {restart.first_step}"
+    )
     lost_steps = "-" if restart.lost_steps is None else str(restart.lost_steps)
     kind = f"{restart.kind}?" if restart.confidence == "low" else restart.kind
-    return [name, times.short(restart.time), kind, steps, lost_steps, times.duration(restart.lost_seconds)]
+    return [
+        name,
+        times.short(restart.time),
+        kind,
+        steps,
+        lost_steps,
+        times.duration(restart.lost_seconds),
+    ]

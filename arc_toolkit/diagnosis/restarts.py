@@ -70,13 +70,19 @@ def restarts_in(run: str, points: Iterable[Point], source: str = "") -> list[Res
     """The restarts of one run."""
     by_key = points_by_key(points)
     all_series = series_of(by_key)
-    clock = sorted({point.time for key, of_key in by_key.items() if not is_system(key) for point in of_key})
+    clock = sorted(
+        {point.time for key, of_key in by_key.items() if not is_system(key) for point in of_key}
+    )
     epochs = _epoch_values(by_key)
     hits: list[_Hit] = []
     for series in all_series:
         for drop, silent in _candidates(series, epochs, clock):
             keys = _witnesses(drop, silent, series, all_series)
-            if not (silent or series.by_value) and series.near_first(drop.step) and epochs.turn(drop) is None:
+            if (
+                not (silent or series.by_value)
+                and series.near_first(drop.step)
+                and epochs.turn(drop) is None
+            ):
                 keys = keys if _starts_over(drop, series, by_key) else ()
             if keys and _continues(drop, keys, all_series):
                 hits.append(_Hit(drop, silent, series, keys))
@@ -107,7 +113,9 @@ class _Hit(NamedTuple):
     keys: tuple[str, ...]  # that agree
 
 
-def _candidates(series: CounterSeries, epochs: _Epochs, clock: Sequence[float]) -> list[tuple[CounterDrop, bool]]:
+def _candidates(
+    series: CounterSeries, epochs: _Epochs, clock: Sequence[float]
+) -> list[tuple[CounterDrop, bool]]:
     """Drops that may be restarts: larger than the usual jumps, and neither the end of an epoch nor of a fold; and
     whether the whole run was silent before."""
     regular = regular_resets(series)
@@ -138,7 +146,9 @@ class _Epochs:
         """The last epoch that was logged before the drop and the next one; None if there is none."""
         following = bisect_right(self.times, drop.before)
         if not following and self.times and self.times[0] < drop.after:
-            following = 1  # the first epoch is logged when it ends, between the last step and the next
+            following = (
+                1  # the first epoch is logged when it ends, between the last step and the next
+            )
         if not 0 < following < len(self.times):
             return None
         return self.values[following - 1], self.values[following]
@@ -199,7 +209,9 @@ def _agrees(other: CounterSeries, drop: CounterDrop, silent: bool) -> bool:
     start = bisect_right(other.times, drop.before)
     stop = bisect_left(other.times, drop.after) + 1
     if not silent:
-        indexes = {item.index for item in other.drops if item.again and item.top - item.step > other.jitter}
+        indexes = {
+            item.index for item in other.drops if item.again and item.top - item.step > other.jitter
+        }
         return any(index in indexes for index in range(start, stop))
     return any(
         other.tops[index - 1] - other.steps[index] > max(other.jitter, 0 if other.by_value else -1)
@@ -242,7 +254,9 @@ def _same_time(hits: list[_Hit]) -> list[list[_Hit]]:
 
 def _restart(run: str, group: list[_Hit], epochs: _Epochs, source: str) -> Restart:
     """The figures come from the steps of the key with the most points, which has the most exact times."""
-    drop, silent, series, _ = max(group, key=lambda hit: (not hit.series.by_value, len(hit.series.steps)))
+    drop, silent, series, _ = max(
+        group, key=lambda hit: (not hit.series.by_value, len(hit.series.steps))
+    )
     keys = tuple(sorted({key for hit in group for key in hit.keys}))
     from_scratch = series.near_first(drop.step)
     confidence: Confidence = "high" if len(keys) > 1 and silent else "medium"

@@ -12,7 +12,9 @@ from __future__ import annotations
 from arc_toolkit.diagnosis.pod_states import PodState
 
 BURST_SECONDS = 60  # Volcano creates the pods of a gang at once
-GOES_ON_SECONDS = 600  # a rank that still runs so long after another was replaced was not stopped with it
+GOES_ON_SECONDS = (
+    600  # a rank that still runs so long after another was replaced was not stopped with it
+)
 
 
 def rounds(pods: list[PodState]) -> list[list[PodState]]:
@@ -54,7 +56,9 @@ def _joins(former: list[PodState], burst: list[PodState]) -> bool:
     again = {pod.rank for pod in burst}
     if not {pod.rank for pod in former} & again:
         return not _ended_before(former, begin(burst[0]))
-    return _ended_before([pod for pod in former if pod.rank in again], begin(burst[0])) and not _ended_before(
+    return _ended_before(
+        [pod for pod in former if pod.rank in again], begin(burst[0])
+    ) and not _ended_before(
         [pod for pod in former if pod.rank not in again], begin(burst[0]) + GOES_ON_SECONDS
     )
 

@@ -11,7 +11,14 @@ from arc_toolkit.diagnosis.drafts import AttemptDraft
 from arc_toolkit.diagnosis.log_endings import LastWords
 from arc_toolkit.diagnosis.log_evidence import NOTICED, evidence_in_log, noticed, steps_lost
 from arc_toolkit.diagnosis.log_paths import PIPE, LogIdentity
-from arc_toolkit.diagnosis.model import LOG_NAME, CauseKind, Evidence, EvidenceSource, PrsEvidence, RunOutcome
+from arc_toolkit.diagnosis.model import (
+    LOG_NAME,
+    CauseKind,
+    Evidence,
+    EvidenceSource,
+    PrsEvidence,
+    RunOutcome,
+)
 from arc_toolkit.diagnosis.scan import LogScan
 from arc_toolkit.notices.run_log import RunRecord
 
@@ -47,7 +54,9 @@ def drafts_of_run_log(scan: LogScan) -> list[AttemptDraft]:
                     node=record.node,
                     start=record.start,
                     start_exact=True,
-                    end=record.end if record.end is not None or not record.is_evicted else record.notice_time,
+                    end=record.end
+                    if record.end is not None or not record.is_evicted
+                    else record.notice_time,
                     size=scan.size,
                     digest=scan.digest,
                     failure=scan.failure if is_last else None,
@@ -82,10 +91,16 @@ def _of_record(record: RunRecord, path: str) -> list[PrsEvidence]:
     known = signals.table().get((EvidenceSource.EXIT_CODE, str(record.code)))
     text = known.message if known else "the process ended with an error of its own"
     kind = known.kind if known else CauseKind.USER
-    evidence = Evidence(EvidenceSource.EXIT_CODE, str(record.code), text + steps_lost(record), record.end)
+    evidence = Evidence(
+        EvidenceSource.EXIT_CODE, str(record.code), text + steps_lost(record), record.end
+    )
     return [PrsEvidence(path, evidence, kind=kind if record.code is not None else None)]
 
 
 def _not_known(printed: list[PrsEvidence], record: RunRecord) -> list[PrsEvidence]:
     """The end of the program's own log, unless the exit code says the same."""
-    return [item for item in printed if record.code is None or item.evidence.reason != LastWords.OWN_ERROR]
+    return [
+        item
+        for item in printed
+        if record.code is None or item.evidence.reason != LastWords.OWN_ERROR
+    ]

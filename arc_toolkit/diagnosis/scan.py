@@ -43,14 +43,20 @@ NAME_LIKE = re.compile(rb"[0-9.-]")
 # with the prefix of a container runtime (CRI).
 _PREFIX = rb"(?:\d{4}-\d\d-\d\d[T ][\d:.,]{8,20}(?:Z|[+-]\d\d:?\d\d)? (?:std(?:out|err) [FP] )?)?"
 HOSTNAME = re.compile(
-    rb"^" + _PREFIX + rb"\+{1,9} hostname\r?\n" + _PREFIX + rb"([a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?)(?=\r?\n)",
+    rb"^"
+    + _PREFIX
+    + rb"\+{1,9} hostname\r?\n"
+    + _PREFIX
+    + rb"([a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?)(?=\r?\n)",
     re.MULTILINE,
 )
 RUN_ID = re.compile(rb"(?:AZUREML|MLFLOW)_RUN_ID=['\"]?([A-Za-z0-9_.-]{1,255})")
 POD_UID = re.compile(rb"POD_UID=['\"]?([A-Za-z0-9_.-]{1,255})")
 # How AzureML writes the end of a Kubernetes job, in its three spellings, and of a preempted one.
 FAILED = b"job failed."
-JOB_FAILED = re.compile(rb"(?:Azure ?(?:ML|Machine Learning)|AML) Kubernetes(?: Compute)? job failed\.")
+JOB_FAILED = re.compile(
+    rb"(?:Azure ?(?:ML|Machine Learning)|AML) Kubernetes(?: Compute)? job failed\."
+)
 FAILURE = re.compile(rb" ?(-?\w*|Dispatch Job Fail) ?: ?(.*)")  # code and diagnostics
 PREEMPTED = b" PreemptionError: Nodes of this job got pre-empted"
 # NVIDIA's driver writes `NVRM: Xid (PCI:0000:0b:00): 79, pid=1234, GPU has fallen off the bus.` to the kernel's log.
@@ -95,14 +101,22 @@ class LogScan:
     size: int = 0
     digest: int = 0  # of its beginning and end: equal in copies
     start: float | None = None
-    start_exact: bool = False  # from a `date` inside the log; a line's prefix is when it was collected
+    start_exact: bool = (
+        False  # from a `date` inside the log; a line's prefix is when it was collected
+    )
     run_id: str | None = None
     pod_uid: str | None = None
-    failure: tuple[str, str] | None = None  # AzureML's own code and diagnostics, e.g. ("137", "PodPattern ...")
+    failure: tuple[str, str] | None = (
+        None  # AzureML's own code and diagnostics, e.g. ("137", "PodPattern ...")
+    )
     later_starts: tuple[float | None, ...] = ()  # before the second and further whole names
     xids: tuple[int, ...] = ()  # numbers of NVIDIA's Xid messages, in order, without repeats
-    gpu_messages: tuple[tuple[GpuProof, str], ...] = ()  # what CUDA, NVML and NCCL said, and what it proves
-    last_words: tuple[LastWords, str] | None = None  # the uncaught exception with which the log ends
+    gpu_messages: tuple[
+        tuple[GpuProof, str], ...
+    ] = ()  # what CUDA, NVML and NCCL said, and what it proves
+    last_words: tuple[LastWords, str] | None = (
+        None  # the uncaught exception with which the log ends
+    )
     run: RunRecord | None = None  # what `arc-toolkit run` saw, if the job was started by it
     runs: dict[str, list[RunRecord]] | None = None  # all of it by pod, of a log without a node line
     note: str = ""
@@ -143,7 +157,9 @@ def _scan_stream(
     readinto = stream.readinto  # type: ignore[attr-defined]
     result = LogScan(path, [])
     end = 0  # of the data in the buffer
-    limit: int | None = None  # a log that is being written is read up to its size when reading started
+    limit: int | None = (
+        None  # a log that is being written is read up to its size when reading started
+    )
     error = ""
     head = b""  # kept for a log without a node line
     run_lines: list[bytes] = []  # the same
@@ -209,7 +225,9 @@ def _scan_stream(
     if run_lines and not result.nodes:
         result.runs = read_runs(b"\n".join(run_lines).decode("utf-8", "replace"))
         result.run = list(result.runs.values())[-1][-1] if result.runs else None
-    if has_nul and not (result.nodes or result.failure or result.xids or result.gpu_messages or result.runs):
+    if has_nul and not (
+        result.nodes or result.failure or result.xids or result.gpu_messages or result.runs
+    ):
         return SkippedFile(path, BINARY)
     if not result.nodes and not result.runs:
         result.note = error or (NO_NODE if result.size else EMPTY)
@@ -239,18 +257,26 @@ def _take_node(data: bytearray, at: int, end: int, final: bool, result: LogScan)
         return
     name, is_plain_word = _name(match[1])
     if is_plain_word and (
-        not match[1].islower() or (stop + 1 < end and data[stop] in b" \t" and _is_word(data[stop + 1]))
+        not match[1].islower()
+        or (stop + 1 < end and data[stop] in b" \t" and _is_word(data[stop + 1]))
     ):
         return  # `Run on node: failed to resolve host`, `Run on node: None`
     cut = (
         (stop == end and final)
         or is_cut(name)
-        or ((match[2][-1:] == b"-" or data[at - 1 : at] in QUOTES) and LINE_END.match(data, stop, end) is not None)
+        or (
+            (match[2][-1:] == b"-" or data[at - 1 : at] in QUOTES)
+            and LINE_END.match(data, stop, end) is not None
+        )
     )
     if result.start is None and not result.nodes:
         low = max(at - 200, 0)
         begin = max(data.rfind(b"\n", low, at) + 1, data.rfind(b"\r", low, at) + 1, low)
-        stamp = times.STAMP.search(data, begin, min(at, begin + 80)) if at - begin > SHORTEST_STAMP else None
+        stamp = (
+            times.STAMP.search(data, begin, min(at, begin + 80))
+            if at - begin > SHORTEST_STAMP
+            else None
+        )
         if stamp:
             result.start = times.from_stamp(stamp)
     if not cut and name not in result.nodes and len(result.nodes) > result.truncated:
@@ -263,7 +289,8 @@ def _is_repeated(data: bytearray, at: int, result: LogScan) -> bool:
     if not result.nodes or result.truncated:
         return False
     return (
-        data.startswith(b"%b %b\n" % (NEEDLE, result.nodes[-1].encode()), at) and data[at - 1 : at] not in QUOTES
+        data.startswith(b"%b %b\n" % (NEEDLE, result.nodes[-1].encode()), at)
+        and data[at - 1 : at] not in QUOTES
     )
 
 
@@ -277,7 +304,9 @@ def _date_before(data: bytearray, at: int) -> float | None:
     """The last `date` in the lines before a name."""
     zone = data.rfind(b" UTC 2", max(at - LONGEST_LINE, 0), at)
     match = (
-        times.DATE_LINE.search(data, max(zone - len(b"Tue Jul 13 16:02:22"), 0), zone + 12) if zone > 0 else None
+        times.DATE_LINE.search(data, max(zone - len(b"Tue Jul 13 16:02:22"), 0), zone + 12)
+        if zone > 0
+        else None
     )
     return times.from_date_line(match) if match else None
 
@@ -291,7 +320,9 @@ def _add_node(result: LogScan, name: str, cut: bool) -> None:
         return
     parts = sorted({part for part in (last, name if cut else None) if part}, key=len)
     part = parts[-1] if parts else None
-    result.truncated = part is not None and not any(known.startswith(part) for known in result.nodes)
+    result.truncated = part is not None and not any(
+        known.startswith(part) for known in result.nodes
+    )
     if part is not None and result.truncated:
         result.nodes.append(part)
 
@@ -301,7 +332,9 @@ def _other_than_text(block: bytes) -> str:
     if block[257:262] == b"ustar":
         return ARCHIVE
     low, high = block[::2].count(0), block[1::2].count(0)
-    if block.startswith((b"\xff\xfe", b"\xfe\xff")) or max(low, high) > 8 + len(block) / 4 > 8 * min(low, high):
+    if block.startswith((b"\xff\xfe", b"\xfe\xff")) or max(low, high) > 8 + len(
+        block
+    ) / 4 > 8 * min(low, high):
         return UTF_16
     return ""
 
@@ -322,14 +355,18 @@ def _read_head(data: bytearray, find: Find, end: int, result: LogScan) -> None:
     head = min(end, DATE_HEAD)
     at = find(DATE_END, 0, head)
     while at >= 0:
-        match = times.DATE_LINE.search(data, max(at - len(b"Tue Jul 13 16:02:22 U"), 0), min(at + 10, end))
+        match = times.DATE_LINE.search(
+            data, max(at - len(b"Tue Jul 13 16:02:22 U"), 0), min(at + 10, end)
+        )
         if match and (start := times.from_date_line(match)) is not None:
             result.start, result.start_exact = start, True
             return
         at = find(DATE_END, at + len(DATE_END), head)
 
 
-def _field(pattern: re.Pattern[bytes], data: bytearray, find: Find, literal: bytes, end: int) -> str | None:
+def _field(
+    pattern: re.Pattern[bytes], data: bytearray, find: Find, literal: bytes, end: int
+) -> str | None:
     at = find(literal, 0, end)
     while at >= 0:
         match = pattern.search(data, max(at - len(b"AZUREML"), 0), min(at + 300, end))
@@ -370,7 +407,9 @@ def _take_failure(data: bytearray, at: int, end: int, result: LogScan) -> None:
         return
     if data.startswith(PREEMPTED, stop, end):
         result.failure = ("PreemptionError", "")
-    elif JOB_FAILED.search(data, max(at - 40, 0), stop) and (match := FAILURE.match(data, stop, end)):
+    elif JOB_FAILED.search(data, max(at - 40, 0), stop) and (
+        match := FAILURE.match(data, stop, end)
+    ):
         result.failure = (match[1].decode("ascii", "replace"), match[2].decode("utf-8", "replace"))
 
 

@@ -48,8 +48,12 @@ KINDS: dict[CauseKind, CauseTraits] = {
     CauseKind.NODE_MEMORY: CauseTraits(
         "node out of memory", True, True, "the node itself ran out of memory, not this job's limit"
     ),
-    CauseKind.NODE_LOST: CauseTraits("node NotReady or lost", True, True, "the node stopped responding"),
-    CauseKind.NODE_FAULT: CauseTraits("node fault", True, True, "the node reported a fault of its own"),
+    CauseKind.NODE_LOST: CauseTraits(
+        "node NotReady or lost", True, True, "the node stopped responding"
+    ),
+    CauseKind.NODE_FAULT: CauseTraits(
+        "node fault", True, True, "the node reported a fault of its own"
+    ),
     CauseKind.NODE_PRESSURE: CauseTraits(
         "evicted by node pressure", True, False, "the node was short of memory, disk or processes"
     ),
@@ -58,9 +62,14 @@ KINDS: dict[CauseKind, CauseTraits] = {
     ),
     CauseKind.SPOT: CauseTraits("spot preemption", False, False, "Azure reclaimed the spot VM"),
     CauseKind.DRAIN: CauseTraits(
-        "drain or upgrade", False, False, "the node was drained, upgraded, or shut down for maintenance"
+        "drain or upgrade",
+        False,
+        False,
+        "the node was drained, upgraded, or shut down for maintenance",
     ),
-    CauseKind.SCALE_DOWN: CauseTraits("scale-down", False, False, "the autoscaler removed the node"),
+    CauseKind.SCALE_DOWN: CauseTraits(
+        "scale-down", False, False, "the autoscaler removed the node"
+    ),
     CauseKind.SCHEDULER: CauseTraits(
         "scheduler preemption", False, False, "preempted by a pod of higher priority"
     ),
@@ -73,8 +82,12 @@ KINDS: dict[CauseKind, CauseTraits] = {
         False,
         "the pod could not be set up, for a reason outside the job's code and the node",
     ),
-    CauseKind.USER: CauseTraits("user error", False, False, "the job's own process ended with an error"),
-    CauseKind.CANCELLED: CauseTraits("cancelled", False, False, "a user or a time limit stopped the job"),
+    CauseKind.USER: CauseTraits(
+        "user error", False, False, "the job's own process ended with an error"
+    ),
+    CauseKind.CANCELLED: CauseTraits(
+        "cancelled", False, False, "a user or a time limit stopped the job"
+    ),
     CauseKind.UNKNOWN: CauseTraits(
         "unknown", True, False, "no evidence is left; Kubernetes keeps events for about an hour"
     ),
@@ -136,8 +149,18 @@ EVICTED: tuple[tuple[str, CauseKind, Confidence, str], ...] = (
         "high",
         "the node was low on disk",
     ),
-    (r"low on resource: \[?pids", CauseKind.NODE_PRESSURE, "high", "the node was low on process ids"),
-    (r"The node had condition: \[?\w+", CauseKind.NODE_PRESSURE, "high", "the node was under pressure"),
+    (
+        r"low on resource: \[?pids",
+        CauseKind.NODE_PRESSURE,
+        "high",
+        "the node was low on process ids",
+    ),
+    (
+        r"The node had condition: \[?\w+",
+        CauseKind.NODE_PRESSURE,
+        "high",
+        "the node was under pressure",
+    ),
     (r"low on resource", CauseKind.NODE_PRESSURE, "medium", "the node was low on a resource"),
     (r"[Pp]reempt(?:ed|ing)", CauseKind.SCHEDULER, "medium", "preempted by another pod"),
 )
@@ -202,7 +225,11 @@ CONDITION_OF_EVENT = {"FilesystemCorruptionDetected": "FilesystemCorruptionProbl
 # unless an `...Error` follows.
 REPLACED_BY = ("NodeReimage", "NodeRedeploy")
 
-CORDONED, UNCORDONED, CORDON_TAINT = "NodeNotSchedulable", "NodeSchedulable", "node.kubernetes.io/unschedulable"
+CORDONED, UNCORDONED, CORDON_TAINT = (
+    "NodeNotSchedulable",
+    "NodeSchedulable",
+    "node.kubernetes.io/unschedulable",
+)
 
 # Conditions that are good if True; all others are bad if True.
 GOOD_WHEN_TRUE = frozenset({"kubernetes.azure.com/NodeHealthy"})
@@ -231,7 +258,14 @@ def health_check(source: EvidenceSource, text: str) -> Signal | None:
     if match is None:
         return None
     origin = "github.com/Azure/azurehpc-health-checks"
-    return Signal(source, match[1], CauseKind.NODE_FAULT, "medium", "a health check of the node failed", origin)
+    return Signal(
+        source,
+        match[1],
+        CauseKind.NODE_FAULT,
+        "medium",
+        "a health check of the node failed",
+        origin,
+    )
 
 
 _REASON = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{0,63}")

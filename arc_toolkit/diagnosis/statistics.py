@@ -32,7 +32,9 @@ def beta_binomial_tail(successes: int, trials: int, probability: float, spread: 
     if probability >= 1.0:
         return 1.0
     total = 0.0
-    for count, value in enumerate(_probabilities(successes, trials, probability, spread), successes):
+    for count, value in enumerate(
+        _probabilities(successes, trials, probability, spread), successes
+    ):
         total += value
         # Past the mean the terms fall; when they no longer matter, stop.
         if count > trials * probability and value < total * NEGLIGIBLE:
@@ -169,7 +171,9 @@ def discrete_benjamini_hochberg(
         (p_value, chance - before)
         for tests in possible
         for support in tests
-        for (p_value, chance), before in zip(support, (0.0, *(chance for _, chance in support)), strict=False)
+        for (p_value, chance), before in zip(
+            support, (0.0, *(chance for _, chance in support)), strict=False
+        )
         if p_value <= level * ROUNDING
     )
     places = [p_value for p_value, _ in steps]
@@ -181,7 +185,9 @@ def discrete_benjamini_hochberg(
     return _passed(p_values, level, expected)
 
 
-def _passed(p_values: Sequence[float], level: float, expected: Callable[[float], float]) -> list[bool]:
+def _passed(
+    p_values: Sequence[float], level: float, expected: Callable[[float], float]
+) -> list[bool]:
     """`expected`: how many p-values as small as this one chance would give."""
     order = sorted(range(len(p_values)), key=p_values.__getitem__)
     last = -1

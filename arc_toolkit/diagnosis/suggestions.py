@@ -18,7 +18,9 @@ MOST_CORDONED = 0.1  # of a pool, but at least one node
 
 # What to look at, by the reason string that made the node bad.
 _LOOKS = {
-    "memory: do the requests of all pods and the system reservation fit on the node?": ("SystemOOM",),
+    "memory: do the requests of all pods and the system reservation fit on the node?": (
+        "SystemOOM",
+    ),
     "kubelet and network: what stopped the node's heartbeat?": (
         "NodeNotReady",
         "NodeLost",
@@ -38,7 +40,11 @@ _LOOKS = {
         "FilesystemCorruptionDetected",
         "CorruptDockerOverlay2",
     ),
-    "kernel: processes hang in it; a reboot rarely helps for long": ("KernelDeadlock", "KernelOops", "TaskHung"),
+    "kernel: processes hang in it; a reboot rarely helps for long": (
+        "KernelDeadlock",
+        "KernelOops",
+        "TaskHung",
+    ),
     "GPU: `nvidia-smi -q` and `dmesg | grep Xid` on the node; a GPU that stays broken needs a new VM": (
         "GPUMissing",
         "XIDErrors",
@@ -83,7 +89,9 @@ _LOOKS = {
 }
 LOOK = {str(reason): look for look, reasons in _LOOKS.items() for reason in reasons}
 LOOK_AT_FAULT = "its events and conditions: they report this fault"
-LOOK_AT_ALL = "its events, conditions and other pods: nothing else shows why more fails here than elsewhere"
+LOOK_AT_ALL = (
+    "its events, conditions and other pods: nothing else shows why more fails here than elsewhere"
+)
 
 
 def add(verdicts: Sequence[Verdict], leads: Mapping[str, str]) -> list[Verdict]:
@@ -98,8 +106,12 @@ def add(verdicts: Sequence[Verdict], leads: Mapping[str, str]) -> list[Verdict]:
     cordoned: set[str] = set()
     for members in pools.values():
         bad = [verdict for verdict in members if verdict.level is Level.BAD]
-        bad.sort(key=lambda verdict: (verdict.node not in leads, verdict.p_value or 1.0, verdict.node))
-        cordoned.update(verdict.node for verdict in bad[: max(1, int(MOST_CORDONED * len(members)))])
+        bad.sort(
+            key=lambda verdict: (verdict.node not in leads, verdict.p_value or 1.0, verdict.node)
+        )
+        cordoned.update(
+            verdict.node for verdict in bad[: max(1, int(MOST_CORDONED * len(members)))]
+        )
     result = []
     for verdict in verdicts:
         if verdict.level is Level.BAD:
@@ -126,7 +138,9 @@ def for_node(
 
     `crowd`: what to do instead of cordoning it, if too much of its pool is bad.
     """
-    look = Suggestion(f"look at {LOOK.get(lead_reason, LOOK_AT_FAULT) if lead_reason else LOOK_AT_ALL}")
+    look = Suggestion(
+        f"look at {LOOK.get(lead_reason, LOOK_AT_FAULT) if lead_reason else LOOK_AT_ALL}"
+    )
     if name_problem(node):  # only a valid node name goes into a command
         return (look,)
     events = f"kubectl get events -A --field-selector involvedObject.kind=Node,involvedObject.name={node}"
@@ -143,7 +157,9 @@ def for_node(
         f"kubectl get pods -A -o wide --field-selector spec.nodeName={node}",
     ]
     if not crowd:
-        commands.append(f"kubectl cordon {node}   # keeps new pods away; `kubectl uncordon` reverts it")
+        commands.append(
+            f"kubectl cordon {node}   # keeps new pods away; `kubectl uncordon` reverts it"
+        )
     suggestions = [look, *(Suggestion(command, is_command=True) for command in commands)]
     if crowd:
         suggestions.append(Suggestion(crowd))
@@ -155,11 +171,19 @@ def for_node(
 
 def anti_affinity(nodes: list[str]) -> str:
     """Soft, because a hard exclusion leaves retries without a node once all were tried (Argo Workflows #13969)."""
-    from arc_toolkit.edit.yaml_writer import file_text
+    from arc_toolkit.edit.yaml.writer import file_text
 
     names = [node for node in nodes if name_problem(node) is None]
-    term = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "NotIn", "values": names}]}
+    term = {
+        "matchExpressions": [
+            {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": names}
+        ]
+    }
     preferred = [{"weight": 100, "preference": term}]
     return file_text(
-        {"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}}
+        {
+            "affinity": {
+                "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}
+            }
+        }
     )

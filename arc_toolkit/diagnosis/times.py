@@ -6,11 +6,16 @@ import re
 from datetime import UTC, datetime
 
 # `Tue Jul 13 16:02:22 UTC 2021`, as `date` prints it in the C locale.
-DATE_LINE = re.compile(rb"[A-Z][a-z]{2} ([A-Z][a-z]{2}) {1,2}(\d{1,2}) (\d\d):(\d\d):(\d\d) (?:UTC|GMT) (\d{4})")
+DATE_LINE = re.compile(
+    rb"[A-Z][a-z]{2} ([A-Z][a-z]{2}) {1,2}(\d{1,2}) (\d\d):(\d\d):(\d\d) (?:UTC|GMT) (\d{4})"
+)
 # `2021-07-13 16:03:07`, `2021-07-13T16:03:07.123Z`, `2021-07-13T16:03:07+00:00`
 STAMP = re.compile(rb"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,]\d{1,9})?(Z|[+-]\d\d:?\d\d)?")
 _MONTHS = {
-    name: number for number, name in enumerate(b"Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(), start=1)
+    name: number
+    for number, name in enumerate(
+        b"Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(), start=1
+    )
 }
 
 
@@ -35,7 +40,9 @@ def from_date_line(match: re.Match[bytes]) -> float | None:
     """A match of DATE_LINE."""
     month, day, hour, minute, second, year = match.groups()
     try:
-        moment = datetime(int(year), _MONTHS[month], int(day), int(hour), int(minute), int(second), tzinfo=UTC)
+        moment = datetime(
+            int(year), _MONTHS[month], int(day), int(hour), int(minute), int(second), tzinfo=UTC
+        )
     except (KeyError, ValueError):
         return None
     return moment.timestamp()

@@ -35,7 +35,17 @@ VOLCANO_LABELS = tuple(
         "job-version",
     )
 )
-POD_LABELS = (RUN_ID_LABEL, "jobRole", "role", "jobId", "jobScale", "jobsource", "run", "type", *VOLCANO_LABELS)
+POD_LABELS = (
+    RUN_ID_LABEL,
+    "jobRole",
+    "role",
+    "jobId",
+    "jobScale",
+    "jobsource",
+    "run",
+    "type",
+    *VOLCANO_LABELS,
+)
 POD_ANNOTATIONS = ("scheduling.k8s.io/group-name", *VOLCANO_LABELS)
 NODE_LABELS = (*POOL_LABELS, SPOT_KEY, SIZE_LABELS[0], "topology.kubernetes.io/zone")
 METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp")
@@ -65,7 +75,13 @@ def pod(raw: Json) -> Json:
         "metadata": _metadata(raw, POD_LABELS, POD_ANNOTATIONS),
         "spec": _pick(
             spec,
-            ("nodeName", "schedulerName", "priorityClassName", "restartPolicy", "terminationGracePeriodSeconds"),
+            (
+                "nodeName",
+                "schedulerName",
+                "priorityClassName",
+                "restartPolicy",
+                "terminationGracePeriodSeconds",
+            ),
             names,
         ),
         "status": _pick(status, ("phase", "reason", "message", "startTime"), names),
@@ -73,14 +89,24 @@ def pod(raw: Json) -> Json:
     if (parent := parent_of_pod(metadata, spec)) and _is_name(parent) and redact(parent) == parent:
         kept["metadata"].setdefault("labels", {})[PARENT_LABEL] = parent
     _add(
-        kept["spec"], "tolerations", [item for raw in rows(spec.get("tolerations")) if (item := _toleration(raw))]
+        kept["spec"],
+        "tolerations",
+        [item for raw in rows(spec.get("tolerations")) if (item := _toleration(raw))],
     )
     for part in ("containers", "initContainers"):
         _add(kept["spec"], part, [_container(item) for item in rows(spec.get(part))])
-    _add(kept["spec"], "volumes", [_volume(item) for item in rows(spec.get("volumes")) if item.get("emptyDir")])
+    _add(
+        kept["spec"],
+        "volumes",
+        [_volume(item) for item in rows(spec.get("volumes")) if item.get("emptyDir")],
+    )
     _add(kept["status"], "conditions", _conditions(status, names))
     for part in ("containerStatuses", "initContainerStatuses"):
-        _add(kept["status"], part, [_container_status(item, names) for item in rows(status.get(part))])
+        _add(
+            kept["status"],
+            part,
+            [_container_status(item, names) for item in rows(status.get(part))],
+        )
     return kept
 
 
@@ -88,18 +114,28 @@ def _toleration(raw: Json) -> Json:
     """With a key that Kubernetes or Azure uses; others may contain anything."""
     key = str(raw.get("key", ""))
     return (
-        _pick(raw, ("key", "operator", "value", "effect", "tolerationSeconds")) if allowed_text(key) == key else {}
+        _pick(raw, ("key", "operator", "value", "effect", "tolerationSeconds"))
+        if allowed_text(key) == key
+        else {}
     )
 
 
 def _container(raw: Json) -> Json:
     amounts = mapping(raw.get("resources"))
-    resources = {part: _quantities(amounts.get(part)) for part in ("requests", "limits") if amounts.get(part)}
-    return {**_pick(raw, ("name", "restartPolicy")), **({"resources": resources} if resources else {})}
+    resources = {
+        part: _quantities(amounts.get(part)) for part in ("requests", "limits") if amounts.get(part)
+    }
+    return {
+        **_pick(raw, ("name", "restartPolicy")),
+        **({"resources": resources} if resources else {}),
+    }
 
 
 def _volume(raw: Json) -> Json:
-    return {**_pick(raw, ("name",)), "emptyDir": _quantities(_pick(mapping(raw["emptyDir"]), ("sizeLimit",)))}
+    return {
+        **_pick(raw, ("name",)),
+        "emptyDir": _quantities(_pick(mapping(raw["emptyDir"]), ("sizeLimit",))),
+    }
 
 
 def _container_status(raw: Json, names: Iterable[str]) -> Json:
@@ -141,7 +177,14 @@ def event(raw: Json) -> Json:
     names = _names({"metadata": about})
     kept = _pick(raw, ("reason", "message", "note", "type", "count"), names)
     kept |= _pick(
-        raw, ("firstTimestamp", "lastTimestamp", "eventTime", "reportingComponent", "reportingController")
+        raw,
+        (
+            "firstTimestamp",
+            "lastTimestamp",
+            "eventTime",
+            "reportingComponent",
+            "reportingController",
+        ),
     )
     kept |= _pick(raw, ("deprecatedFirstTimestamp", "deprecatedLastTimestamp"))
     kept["metadata"] = _metadata(raw)
@@ -172,10 +215,16 @@ def volcano_job(raw: Json) -> Json:
         "apiVersion": VOLCANO_JOBS,
         "kind": "Job",
         "metadata": _metadata(raw, POD_LABELS),
-        "spec": _pick(spec, ("minAvailable", "maxRetry", "queue", "priorityClassName", "schedulerName")),
+        "spec": _pick(
+            spec, ("minAvailable", "maxRetry", "queue", "priorityClassName", "schedulerName")
+        ),
         "status": _pick(status, COUNTS),
     }
-    _add(kept["spec"], "policies", [_pick(item, ("event", "action")) for item in rows(spec.get("policies"))])
+    _add(
+        kept["spec"],
+        "policies",
+        [_pick(item, ("event", "action")) for item in rows(spec.get("policies"))],
+    )
     _add(kept["spec"], "tasks", [_task(item) for item in rows(spec.get("tasks"))])
     state = ("phase", "reason", "message", "lastTransitionTime")
     _add(kept["status"], "state", _pick(mapping(status.get("state")), state, _names(raw)))
@@ -203,22 +252,35 @@ def is_relevant_event(raw: Json) -> bool:
 def about(event: Json) -> str | None:
     """The uid of the pod without which an event has no use; None if it has one in any case."""
     target = mapping(event.get("involvedObject"))
-    return str(target.get("uid")) if event.get("type") != "Warning" and target.get("kind") == "Pod" else None
+    return (
+        str(target.get("uid"))
+        if event.get("type") != "Warning" and target.get("kind") == "Pod"
+        else None
+    )
 
 
-def _metadata(raw: Mapping[str, Any], labels: Iterable[str] = (), annotations: Iterable[str] = ()) -> Json:
+def _metadata(
+    raw: Mapping[str, Any], labels: Iterable[str] = (), annotations: Iterable[str] = ()
+) -> Json:
     metadata = mapping(raw.get("metadata"))
     kept = _pick(metadata, METADATA)
     _add(kept, "labels", _named(metadata.get("labels"), labels))
     _add(kept, "annotations", _named(metadata.get("annotations"), annotations))
-    owners = [_pick(item, ("apiVersion", "kind", "name", "uid")) for item in rows(metadata.get("ownerReferences"))]
+    owners = [
+        _pick(item, ("apiVersion", "kind", "name", "uid"))
+        for item in rows(metadata.get("ownerReferences"))
+    ]
     _add(kept, "ownerReferences", owners)
     return kept
 
 
 def _named(raw: object, keys: Iterable[str]) -> Json:
     values = mapping(raw)
-    return {key: values[key] for key in keys if _is_name(values.get(key)) and redact(values[key]) == values[key]}
+    return {
+        key: values[key]
+        for key in keys
+        if _is_name(values.get(key)) and redact(values[key]) == values[key]
+    }
 
 
 def _is_name(value: object) -> bool:

@@ -12,7 +12,7 @@ import zlib
 from typing import IO, BinaryIO, cast
 
 from arc_toolkit.errors import ArcError
-from arc_toolkit.files import reason
+from arc_toolkit.file_io import reason
 
 GZIP = b"\x1f\x8b"
 
@@ -64,7 +64,9 @@ class BoundedStream(io.RawIOBase):
             data: bytes = self._inner.read1(len(buffer))  # type: ignore[attr-defined]
         except Exception as error:
             # zlib, lzma, bz2, gzip and zipfile each have errors of their own for the same thing: damaged data.
-            if isinstance(error, TooLarge) or (isinstance(error, OSError) and error.errno is not None):
+            if isinstance(error, TooLarge) or (
+                isinstance(error, OSError) and error.errno is not None
+            ):
                 raise
             raise EOFError from None
         self._count += len(data)
@@ -83,7 +85,9 @@ class _GzipStream(BoundedStream):
         self._source = _Counted(stream, head)
         # Data that was compressed twice (a gz in a zip) may not expand to more than the outer data may.
         self._outer = stream.most if isinstance(stream, BoundedStream) else None
-        super().__init__(cast(IO[bytes], gzip.GzipFile(fileobj=cast(BinaryIO, self._source), mode="rb")))
+        super().__init__(
+            cast(IO[bytes], gzip.GzipFile(fileobj=cast(BinaryIO, self._source), mode="rb"))
+        )
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         self.most = limit(self._source.count)
@@ -143,11 +147,19 @@ def from_utf_16(stream: BinaryIO, head: bytes) -> BinaryIO:
 def unpacked(stream: BinaryIO) -> io.BufferedReader:
     """The stream, or the data in it if it is gzip."""
     buffered = _buffered(stream)
-    return _buffered(unzip(cast(BinaryIO, buffered))) if buffered.peek(2).startswith(GZIP) else buffered
+    return (
+        _buffered(unzip(cast(BinaryIO, buffered)))
+        if buffered.peek(2).startswith(GZIP)
+        else buffered
+    )
 
 
 def _buffered(stream: BinaryIO) -> io.BufferedReader:
-    return stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(cast(io.RawIOBase, stream))
+    return (
+        stream
+        if isinstance(stream, io.BufferedReader)
+        else io.BufferedReader(cast(io.RawIOBase, stream))
+    )
 
 
 def read_whole(stream: BinaryIO) -> bytes:

@@ -65,14 +65,18 @@ def restarts_in(
 ) -> list[Restart]:
     """The restarts of a run. `limit`: a longer pause can be a restart. `known`: where counters went back, from when to
     when: those moments have their answer already."""
-    finite = {key: [point for point in points if isfinite(point.value)] for key, points in by_key.items()}
+    finite = {
+        key: [point for point in points if isfinite(point.value)] for key, points in by_key.items()
+    }
     possible = []
     for before, after in set(_moments(finite, clock, limit)):
         if not any(before < end and after > start for start, end in known):
             jump = _jump(finite, before, after, limit)
             possible += [jump] if jump else []
     jumps: list[Jump] = []
-    for jump in sorted(possible, key=lambda jump: (jump.silent, jump.height, jump.after), reverse=True):
+    for jump in sorted(
+        possible, key=lambda jump: (jump.silent, jump.height, jump.after), reverse=True
+    ):
         # The points right after a restart look like one too.
         if not any(
             abs(bisect_right(clock, jump.after) - bisect_right(clock, item.after)) < FEWEST_BEFORE
@@ -81,7 +85,10 @@ def restarts_in(
             jumps.append(jump)
     jumps.sort()
     if len(jumps) > 1 and not any(jump.silent for jump in jumps):
-        lengths = [later - sooner for sooner, later in pairwise([clock[0], *(jump.after for jump in jumps)])]
+        lengths = [
+            later - sooner
+            for sooner, later in pairwise([clock[0], *(jump.after for jump in jumps)])
+        ]
         if max(lengths) - min(lengths) <= max(lengths) / 10:
             return []  # equally long trainings in one program, such as cross-validation
     began = clock[0] if clock else 0.0
@@ -123,7 +130,11 @@ def trends(by_key: Mapping[str, Sequence[Point]], before: float) -> dict[str, Tr
 
 def _measures(key: str) -> bool:
     """Neither a counter nor about the machine."""
-    return not key.startswith("system/") and key.lower().rpartition("/")[2] not in ("epoch", "step", "global_step")
+    return not key.startswith("system/") and key.lower().rpartition("/")[2] not in (
+        "epoch",
+        "step",
+        "global_step",
+    )
 
 
 def _index(points: Sequence[Point], before: float) -> int:
@@ -132,7 +143,9 @@ def _index(points: Sequence[Point], before: float) -> int:
 
 def _noise(values: Sequence[float]) -> float:
     """How far a value is from the middle of its neighbours: 0 for a straight line."""
-    bends = [abs(a - 2 * b + c) / 2 for a, b, c in zip(values, values[1:], values[2:], strict=False)]
+    bends = [
+        abs(a - 2 * b + c) / 2 for a, b, c in zip(values, values[1:], values[2:], strict=False)
+    ]
     return median(bends) if bends else 0.0
 
 
@@ -144,11 +157,19 @@ def _moments(
     yield from sorted(pauses, key=lambda pause: pause[0] - pause[1])[:MOST_PAUSES]
     for key, points in by_key.items():
         if _measures(key):
-            jumps = [(abs(b.value - a.value), a.time, b.time) for a, b in pairwise(points) if b.time > a.time]
-            yield from ((before, after) for size, before, after in sorted(jumps)[-MOST_JUMPS:] if size)
+            jumps = [
+                (abs(b.value - a.value), a.time, b.time)
+                for a, b in pairwise(points)
+                if b.time > a.time
+            ]
+            yield from (
+                (before, after) for size, before, after in sorted(jumps)[-MOST_JUMPS:] if size
+            )
 
 
-def _jump(by_key: Mapping[str, Sequence[Point]], before: float, after: float, limit: float) -> Jump | None:
+def _jump(
+    by_key: Mapping[str, Sequence[Point]], before: float, after: float, limit: float
+) -> Jump | None:
     """After a pause one metric is enough, otherwise two, or the only one if it takes exactly the same way again; a
     schedule alone only if its warm-up is repeated."""
     trend_of = trends(by_key, before)
@@ -164,7 +185,8 @@ def _jump(by_key: Mapping[str, Sequence[Point]], before: float, after: float, li
     alone = len(keys) == 1
     certain = silent or (len(trend_of) == 1 and _repeats(by_key[keys[0]], rows[keys[0]]))
     if not warm_up and (
-        not measured or (alone and (not certain or _has_cycles(by_key[keys[0]], rows[keys[0]], limit)))
+        not measured
+        or (alone and (not certain or _has_cycles(by_key[keys[0]], rows[keys[0]], limit)))
     ):
         return None
     key = max(keys, key=lambda key: (len(by_key[key]), key))

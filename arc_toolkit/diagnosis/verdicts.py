@@ -24,14 +24,24 @@ from arc_toolkit.diagnosis.cluster_index import ClusterIndex
 from arc_toolkit.diagnosis.comparison import Comparison, Record
 from arc_toolkit.diagnosis.episodes import Episode, Symptom
 from arc_toolkit.diagnosis.incidents import IncidentMap, Mark
-from arc_toolkit.diagnosis.model import Attempt, CauseKind, Evidence, Incident, Level, Verdict, WaitingFor
+from arc_toolkit.diagnosis.model import (
+    Attempt,
+    CauseKind,
+    Evidence,
+    Incident,
+    Level,
+    Verdict,
+    WaitingFor,
+)
 from arc_toolkit.diagnosis.node_votes import NodeVotes
 from arc_toolkit.diagnosis.signals import KINDS
 from arc_toolkit.diagnosis.statistics import excluded_rate, wilson
 from arc_toolkit.output.table import plural
 
 OK_BELOW = 0.30  # `ok` excludes a failure rate above this: 9 good votes do
-UNUSUAL = 0.05  # a node whose p-value is under this is not called ok, even if the correction clears it
+UNUSUAL = (
+    0.05  # a node whose p-value is under this is not called ok, even if the correction clears it
+)
 RECURRENT_EPISODES = 3
 RECURRENT_SECONDS = 7 * 86400
 AGAIN_AND_AGAIN_SECONDS = 12 * 3600
@@ -53,7 +63,9 @@ class NodeCase:
 
     @property
     def evidence(self) -> tuple[Evidence, ...]:
-        evidence = dict.fromkeys(item.evidence for episode in self.episodes for item in episode.symptoms)
+        evidence = dict.fromkeys(
+            item.evidence for episode in self.episodes for item in episode.symptoms
+        )
         return tuple(evidence)[-MOST_EVIDENCE:]
 
     def good_since(self, moment: float | None) -> int:
@@ -80,7 +92,9 @@ def judge(
     grouped = episodes.group(symptoms, lambda symptom: _belongs(symptom, known, down, now))
     names = dict.fromkeys((*votes, *cluster.nodes, *cluster.node_events))
     cases = {
-        name: NodeCase(name, votes.get(name) or NodeVotes(cluster.place(name).pool), grouped.get(name, []))
+        name: NodeCase(
+            name, votes.get(name) or NodeVotes(cluster.place(name).pool), grouped.get(name, [])
+        )
         for name in names
     }
     compared = comparison.compare({name: _record(case) for name, case in cases.items()})
@@ -118,13 +132,20 @@ def _is_older(attempt: Attempt, cluster: ClusterIndex) -> bool:
 
 
 def _incidents(
-    attempts: Sequence[Attempt], symptoms: Sequence[Symptom], cluster: ClusterIndex, silent: frozenset[str]
+    attempts: Sequence[Attempt],
+    symptoms: Sequence[Symptom],
+    cluster: ClusterIndex,
+    silent: frozenset[str],
 ) -> IncidentMap:
     pools = {name: cluster.place(name).pool for name in (*cluster.nodes, *cluster.node_events)}
     for attempt in attempts:
         if attempt.node and not attempt.node_truncated:
             pools.setdefault(attempt.node, attempt.pool)
-    marks = [Mark(item.evidence.time, item.node, item.kind) for item in symptoms if item.evidence.time is not None]
+    marks = [
+        Mark(item.evidence.time, item.node, item.kind)
+        for item in symptoms
+        if item.evidence.time is not None
+    ]
     marks += [
         Mark(moment, failure.node, CauseKind.UNKNOWN, failure.family or failure.job)
         for failure, _ in node_votes.failures(attempts)
@@ -169,15 +190,23 @@ def _verdict(case: NodeCase, cluster: ClusterIndex, now: float | None) -> tuple[
     )
     level, reason, episode = _level(case, cluster, now)
     if votes.left_out:
-        reason += f"; {plural(votes.left_out, 'attempt')} of jobs that failed on many nodes left out"
+        reason += (
+            f"; {plural(votes.left_out, 'attempt')} of jobs that failed on many nodes left out"
+        )
     if votes.older:
         reason += f"; {votes.older} older not counted, they were on another VM"
-    return replace(verdict, level=level, reason=reason), episode.lead.evidence.reason if episode else ""
+    return replace(
+        verdict, level=level, reason=reason
+    ), episode.lead.evidence.reason if episode else ""
 
 
-def _level(case: NodeCase, cluster: ClusterIndex, now: float | None) -> tuple[Level, str, Episode | None]:
+def _level(
+    case: NodeCase, cluster: ClusterIndex, now: float | None
+) -> tuple[Level, str, Episode | None]:
     """The level, why, and the episode that decided, if one did."""
-    present = [item for item in case.episodes if episodes.is_present(item, cluster, case.votes, now)]
+    present = [
+        item for item in case.episodes if episodes.is_present(item, cluster, case.votes, now)
+    ]
     direct = [item for item in present if KINDS[item.lead.kind].direct]
     last = case.episodes[-1] if case.episodes else None
     compared = case.comparison
@@ -199,17 +228,29 @@ def _level(case: NodeCase, cluster: ClusterIndex, now: float | None) -> tuple[Le
         reason, episode = _difference(case, compared)
         return Level.SUSPECT, f"{reason}; it may be chance", episode
     if case.stuck >= LEAST_STUCK_JOBS:
-        return Level.SUSPECT, f"{case.stuck} jobs wait for their sandbox on it, and nothing starts there", None
+        return (
+            Level.SUSPECT,
+            f"{case.stuck} jobs wait for their sandbox on it, and nothing starts there",
+            None,
+        )
     if last:
         if good := case.good_since(last.last):
-            return Level.RECOVERED, f"recovered, {plural(good, 'good attempt')} since {_text(last)}", last
+            return (
+                Level.RECOVERED,
+                f"recovered, {plural(good, 'good attempt')} since {_text(last)}",
+                last,
+            )
         if _is_up_again(case.episodes, cluster, now):
             return (
                 Level.RECOVERED,
                 f"recovered: ready again, but without a good attempt since {_text(last)}",
                 last,
             )
-        return Level.NOT_ENOUGH_DATA, f"over, but no attempt has succeeded since: {_text(last)}", last
+        return (
+            Level.NOT_ENOUGH_DATA,
+            f"over, but no attempt has succeeded since: {_text(last)}",
+            last,
+        )
     return *_without_evidence(case), None
 
 
@@ -217,10 +258,18 @@ def _is_up_again(known: Sequence[Episode], cluster: ClusterIndex, now: float | N
     """A node that was lost, once in half a day, is ready and has been for a while."""
     lead, last = known[-1].lead, known[-1].last
     node = cluster.nodes.get(lead.node)
-    if lead.kind is not CauseKind.NODE_LOST or node is None or not node.ready or last is None or now is None:
+    if (
+        lead.kind is not CauseKind.NODE_LOST
+        or node is None
+        or not node.ready
+        or last is None
+        or now is None
+    ):
         return False
     before = known[-2].last if len(known) > 1 else None
-    return now - last >= UP_AGAIN_SECONDS and (before is None or last - before > AGAIN_AND_AGAIN_SECONDS)
+    return now - last >= UP_AGAIN_SECONDS and (
+        before is None or last - before > AGAIN_AND_AGAIN_SECONDS
+    )
 
 
 def _mark_stuck(cases: Mapping[str, NodeCase], attempts: Sequence[Attempt]) -> None:
@@ -241,14 +290,19 @@ def _mark_stuck(cases: Mapping[str, NodeCase], attempts: Sequence[Attempt]) -> N
         first = min((attempt.start for attempt in own if attempt.start is not None), default=None)
         if first is None or stuck[pool] > max(1, comparison.MOST_SET_ASIDE * sizes[pool]):
             continue
-        if not any(start > first for start in cases[name].votes.running) and not cases[name].good_since(first):
+        if not any(start > first for start in cases[name].votes.running) and not cases[
+            name
+        ].good_since(first):
             cases[name].stuck = len({attempt.family or attempt.job for attempt in own})
 
 
 def _without_evidence(case: NodeCase) -> tuple[Level, str]:
     votes, compared = case.votes, case.comparison
     if not votes.votes:
-        return Level.NOT_ENOUGH_DATA, "no attempt on it counts" if votes.named else "no attempt ran on it"
+        return (
+            Level.NOT_ENOUGH_DATA,
+            "no attempt on it counts" if votes.named else "no attempt ran on it",
+        )
     limit = excluded_rate(votes.failures, votes.votes)
     if limit >= OK_BELOW or (compared and compared.p_value < UNUSUAL):
         return Level.NOT_ENOUGH_DATA, _share(votes)
@@ -274,7 +328,11 @@ def _mark_again_and_again(cases: Iterable[NodeCase]) -> None:
 
 def _again_and_again(case: NodeCase) -> int:
     """How many of the newest episodes were within 12 hours without a good attempt in between; 0 if too few."""
-    ends = [item.last for item in case.episodes if item.last is not None and KINDS[item.lead.kind].direct]
+    ends = [
+        item.last
+        for item in case.episodes
+        if item.last is not None and KINDS[item.lead.kind].direct
+    ]
     good = max((end for end in case.votes.good if ends and end <= ends[-1]), default=0.0)
     recent = [end for end in ends if end > good and ends[-1] - end <= AGAIN_AND_AGAIN_SECONDS]
     return len(recent) if len(recent) >= RECURRENT_EPISODES else 0
@@ -284,7 +342,11 @@ def _is_recurrent(case: NodeCase) -> bool:
     """Three episodes within a week, and no pool that could tell whether that is usual."""
     if case.comparison is not None and case.comparison.possible:
         return False
-    ends = [item.last for item in case.episodes if item.last is not None and KINDS[item.lead.kind].direct]
+    ends = [
+        item.last
+        for item in case.episodes
+        if item.last is not None and KINDS[item.lead.kind].direct
+    ]
     return any(
         later - earlier <= RECURRENT_SECONDS
         for earlier, later in zip(ends, ends[RECURRENT_EPISODES - 1 :], strict=False)
@@ -303,6 +365,9 @@ def _share(votes: NodeVotes) -> str:
 def _difference(case: NodeCase, compared: Comparison) -> tuple[str, Episode | None]:
     """In what a node differs from its pool."""
     if compared.kind is None:
-        return f"{_share(case.votes)}; {100 * (compared.rate or 0):.0f} % on the rest of its pool", None
+        return (
+            f"{_share(case.votes)}; {100 * (compared.rate or 0):.0f} % on the rest of its pool",
+            None,
+        )
     own = [episode for episode in case.episodes if episode.lead.kind is compared.kind]
     return f"{len(own)} times, more than the rest of its pool: {_text(own[-1])}", own[-1]

@@ -54,9 +54,13 @@ def gangs(cluster: ClusterIndex) -> list[GangState]:
         namespace, name = text(meta.get("namespace")) or "default", text(meta.get("name"))
         job_id = text(mapping(meta.get("labels")).get("jobId"))
         owners = [
-            text(item.get("name")) for item in rows(meta.get("ownerReferences")) if item.get("kind") == "Job"
+            text(item.get("name"))
+            for item in rows(meta.get("ownerReferences"))
+            if item.get("kind") == "Job"
         ]
-        known = [by_name.get((namespace, owner)) for owner in (*owners, name)] + [by_id.get((namespace, job_id))]
+        known = [by_name.get((namespace, owner)) for owner in (*owners, name)] + [
+            by_id.get((namespace, job_id))
+        ]
         gang = next((item for item in known if item), None)
         if gang is None:
             gang = GangState(namespace, name, job_id, _run_id(meta))
@@ -65,7 +69,9 @@ def gangs(cluster: ClusterIndex) -> list[GangState]:
         gang.created = gang.created or times.parse(meta.get("creationTimestamp"))
         gang.unschedulable = [
             ClusterEvent(
-                text(item.get("reason")), text(item.get("message")), times.parse(item.get("lastTransitionTime"))
+                text(item.get("reason")),
+                text(item.get("message")),
+                times.parse(item.get("lastTransitionTime")),
             )
             for item in rows(status.get("conditions"))
             if item.get("type") == "Unschedulable" and item.get("status") == "True"
@@ -76,7 +82,9 @@ def gangs(cluster: ClusterIndex) -> list[GangState]:
             if label:
                 runs[pod.namespace, label] = pod.run_id
     for gang in result:
-        of_pods = [runs.get((gang.namespace, label)) for label in (gang.name, gang.job_id, gang.group_name)]
+        of_pods = [
+            runs.get((gang.namespace, label)) for label in (gang.name, gang.job_id, gang.group_name)
+        ]
         gang.run_id = gang.run_id or next((run_id for run_id in of_pods if run_id), None)
         gang.job_events = cluster.volcano_events.get(("Job", gang.namespace, gang.name), [])
         key = ("PodGroup", gang.namespace, gang.group_name or gang.name)

@@ -61,38 +61,55 @@ OF_A_CONTAINER = re.compile(
 )
 SCHEDULER_EVENTS = ("FailedScheduling", "Unschedulable")
 # kube-scheduler (framework/types.go FitError) and Volcano (api/unschedule_info.go).
-FIT = re.compile(r"\d+/(\d+) nodes are (?:un)?available: (.*?)(?:\. |\.?$|\.? preemption:)", re.DOTALL)
+FIT = re.compile(
+    r"\d+/(\d+) nodes are (?:un)?available: (.*?)(?:\. |\.?$|\.? preemption:)", re.DOTALL
+)
 MISSING = re.compile(
     r"(\d+) (Insufficient [\w./-]{1,80}|Too many pods|node\(s\) [A-Za-z' /-]{1,80}(?:\{[\w./-]{1,120})?)"
 )
 # Volcano: plugins/gang, cache.go; plugins/capacity, proportion, resourcequota, overcommit.
 GANG_NOT_READY = re.compile(r"pod group is not ready|tasks in gang")
-GANG_COUNTS = re.compile(r"\d{1,6} (?:Pending|Running|minAvailable|Unschedulable|Schedulable|Releasing|Pipelined)")
+GANG_COUNTS = re.compile(
+    r"\d{1,6} (?:Pending|Running|minAvailable|Unschedulable|Schedulable|Releasing|Pipelined)"
+)
 QUOTA = re.compile(
-    r"exceeded quota|quota insufficient|quota exceeded|[Qq]ueue \S+ (?:is overused|has no quota)", re.I
+    r"exceeded quota|quota insufficient|quota exceeded|[Qq]ueue \S+ (?:is overused|has no quota)",
+    re.I,
 )
 LACKING = re.compile(r"(?:insufficient|overused|Insufficient) ([\w./-]{1,80})")
 # kubernetes: apiserver resourcequota admission: `requested: requests.cpu=8, used: requests.cpu=60, limited: ...`
-AMOUNT = re.compile(r"(requested|used|limited): ([\w./-]{1,60}=\w{1,20}(?:,[\w./-]{1,60}=\w{1,20})*)")
+AMOUNT = re.compile(
+    r"(requested|used|limited): ([\w./-]{1,60}=\w{1,20}(?:,[\w./-]{1,60}=\w{1,20})*)"
+)
 VOLUME = re.compile(r"for volume \"([\w.-]{1,120})\"|unmounted volumes=\[([\w., -]{1,200})\]")
 PLUGIN = re.compile(r"plugin type=\"([\w.-]{1,40})\"")
-WEBHOOK = re.compile(r"admission webhook \"([\w.-]{1,120})\"|violates (PodSecurity)|denied by (\w{1,60})")
+WEBHOOK = re.compile(
+    r"admission webhook \"([\w.-]{1,120})\"|violates (PodSecurity)|denied by (\w{1,60})"
+)
 # Why an image or a volume is refused, in the words of the registry, the storage account or the operating system.
 REFUSALS = (
     (re.compile(r"not ?found|manifest unknown|does not exist|no such", re.I), "not found"),
-    (re.compile(r"\b40[13]\b|unauthori[sz]ed|forbidden|authenticat|denied", re.I), "access refused"),
+    (
+        re.compile(r"\b40[13]\b|unauthori[sz]ed|forbidden|authenticat|denied", re.I),
+        "access refused",
+    ),
     (re.compile(r"\b429\b|toomanyrequests|too many requests", re.I), "too many requests"),
     (re.compile(r"no space left|disk", re.I), "no space left on the disk"),
     (re.compile(r"timed? ?out|deadline|no such host|dial tcp|connection", re.I), "not reachable"),
 )
 NO_ADDRESS = re.compile(
-    r"(?:allocate|available|exhaust|insufficient)\w* (?:ip|address|subnet)|no (?:free|available) ip", re.I
+    r"(?:allocate|available|exhaust|insufficient)\w* (?:ip|address|subnet)|no (?:free|available) ip",
+    re.I,
 )
 
 
 def of_pod(pod: PodState, gang: GangState | None, cluster: ClusterIndex) -> Waiting | None:
     """What a pod that has not started waits for; None if nothing is known."""
-    events = [event for event in cluster.events_of_pod(pod) if event.reason in (*POD_EVENTS, *SCHEDULER_EVENTS)]
+    events = [
+        event
+        for event in cluster.events_of_pod(pod)
+        if event.reason in (*POD_EVENTS, *SCHEDULER_EVENTS)
+    ]
     if pod.node is None:
         return _unscheduled(pod, gang, events)
     for item in pod.containers:
@@ -107,15 +124,24 @@ def of_pod(pod: PodState, gang: GangState | None, cluster: ClusterIndex) -> Wait
         if event.reason in POD_EVENTS:
             break
     # A running init container is normal; it is what a pod waits for if it takes long.
-    slow = pod.start is not None and cluster.newest is not None and cluster.newest - pod.start > START_UP_SECONDS
+    slow = (
+        pod.start is not None
+        and cluster.newest is not None
+        and cluster.newest - pod.start > START_UP_SECONDS
+    )
     for item in pod.containers if slow else ():
         if item.init and item.state == "running":
             message = f"the init container {_short(item.name)} has not ended"
-            return Waiting(WaitingFor.CONTAINER, (Evidence(EvidenceSource.CONTAINER, "PodInitializing", message),))
+            return Waiting(
+                WaitingFor.CONTAINER,
+                (Evidence(EvidenceSource.CONTAINER, "PodInitializing", message),),
+            )
     node = cluster.nodes.get(pod.node)
     if node is not None and node.ready is False:
         message = "the node does not respond, so nothing starts the pod"
-        return Waiting(WaitingFor.SANDBOX, (Evidence(EvidenceSource.NODE_CONDITION, "Ready", message),))
+        return Waiting(
+            WaitingFor.SANDBOX, (Evidence(EvidenceSource.NODE_CONDITION, "Ready", message),)
+        )
     return None
 
 
@@ -124,8 +150,12 @@ def of_gang(gang: GangState) -> Waiting | None:
     for event in reversed(gang.job_events):
         if event.reason == "FailedCreate":
             kind = WaitingFor.QUOTA if QUOTA.search(event.message) else WaitingFor.ADMISSION
-            message = _amounts(event.message) if kind is WaitingFor.QUOTA else _refused(event.message)
-            return Waiting(kind, (Evidence(EvidenceSource.VOLCANO_JOB, event.reason, message, event.time),))
+            message = (
+                _amounts(event.message) if kind is WaitingFor.QUOTA else _refused(event.message)
+            )
+            return Waiting(
+                kind, (Evidence(EvidenceSource.VOLCANO_JOB, event.reason, message, event.time),)
+            )
     said = [event for event in gang.group_events if event.reason in SCHEDULER_EVENTS]
     if not said and not gang.unschedulable:
         said = [event for event in gang.job_events if event.reason == "PodGroupPending"]
@@ -134,11 +164,16 @@ def of_gang(gang: GangState) -> Waiting | None:
     if gang.group_phase or gang.job_phase:
         phase = signals.reason_text(gang.group_phase or gang.job_phase)
         message = "Volcano has not admitted the gang"
-        return Waiting(WaitingFor.POD_GROUP, (Evidence(EvidenceSource.POD_GROUP, phase, message, gang.changed),))
+        return Waiting(
+            WaitingFor.POD_GROUP,
+            (Evidence(EvidenceSource.POD_GROUP, phase, message, gang.changed),),
+        )
     return None
 
 
-def _unscheduled(pod: PodState, gang: GangState | None, events: list[ClusterEvent]) -> Waiting | None:
+def _unscheduled(
+    pod: PodState, gang: GangState | None, events: list[ClusterEvent]
+) -> Waiting | None:
     condition = pod.unscheduled
     if condition is None or not condition.message:
         said = [event for event in events if event.reason in SCHEDULER_EVENTS]
@@ -149,7 +184,9 @@ def _unscheduled(pod: PodState, gang: GangState | None, events: list[ClusterEven
     # Volcano calls a pod Schedulable or Undetermined that only waits for the rest of its gang.
     own = condition.reason not in ("Schedulable", "Undetermined")
     return _of_message(
-        EvidenceSource.POD_CONDITION, condition, WaitingFor.UNSCHEDULABLE if own else WaitingFor.POD_GROUP
+        EvidenceSource.POD_CONDITION,
+        condition,
+        WaitingFor.UNSCHEDULABLE if own else WaitingFor.POD_GROUP,
     )
 
 
@@ -159,7 +196,9 @@ def _of_message(source: EvidenceSource, event: ClusterEvent, kind: WaitingFor) -
     if QUOTA.search(text):
         kind, message = WaitingFor.QUOTA, _amounts(text)
     elif fit := FIT.search(text):
-        missing = ", ".join(f"{count} {what.replace('{', '')}".strip() for count, what in MISSING.findall(fit[2]))
+        missing = ", ".join(
+            f"{count} {what.replace('{', '')}".strip() for count, what in MISSING.findall(fit[2])
+        )
         kind = WaitingFor.UNSCHEDULABLE if kind is not WaitingFor.POD_GROUP else kind
         message = f"no node of {fit[1]} fits: {missing}" if missing else f"no node of {fit[1]} fits"
     elif GANG_NOT_READY.search(text):
@@ -171,13 +210,17 @@ def _of_message(source: EvidenceSource, event: ClusterEvent, kind: WaitingFor) -
         message = "a scheduling gate holds it back"
     else:
         message = "not scheduled yet"
-    return Waiting(kind, (Evidence(source, signals.reason_text(event.reason), message, event.time),))
+    return Waiting(
+        kind, (Evidence(source, signals.reason_text(event.reason), message, event.time),)
+    )
 
 
 def _amounts(text: str) -> str:
     """Which quota is used up."""
     amounts = [f"{word} {values}" for word, values in AMOUNT.findall(text)]
-    lacking = [] if amounts else [f"not enough {name}" for name in dict.fromkeys(LACKING.findall(text))]
+    lacking = (
+        [] if amounts else [f"not enough {name}" for name in dict.fromkeys(LACKING.findall(text))]
+    )
     return "; ".join(["the quota is used up", *amounts, *lacking])
 
 
@@ -190,7 +233,9 @@ def _refused(text: str) -> str:
 def _container_evidence(item: ContainerState, kind: WaitingFor) -> Evidence:
     what = "the image cannot be pulled" if kind is WaitingFor.IMAGE else "it cannot be created"
     message = f"{'init ' if item.init else ''}container {_short(item.name)}: {what}"
-    return Evidence(EvidenceSource.CONTAINER, signals.reason_text(item.reason), message + _why(item.message))
+    return Evidence(
+        EvidenceSource.CONTAINER, signals.reason_text(item.reason), message + _why(item.message)
+    )
 
 
 def _evidence_of(events: Iterable[ClusterEvent], kind: WaitingFor) -> tuple[Evidence, ...]:
@@ -206,7 +251,11 @@ def _event_evidence(event: ClusterEvent, kind: WaitingFor) -> Evidence:
         message = f"the volume {name} cannot be mounted" if name else "a volume cannot be mounted"
     elif kind is WaitingFor.SANDBOX:
         match = PLUGIN.search(event.message)
-        message = f"the network plugin {match[1]} failed" if match else "the sandbox of the pod cannot be created"
+        message = (
+            f"the network plugin {match[1]} failed"
+            if match
+            else "the sandbox of the pod cannot be created"
+        )
         why = ": no address left" if NO_ADDRESS.search(event.message) else ""
     elif event.reason == "Pulling":
         message, why = "the image is being pulled", ""
@@ -214,7 +263,9 @@ def _event_evidence(event: ClusterEvent, kind: WaitingFor) -> Evidence:
         message = "the image cannot be pulled"
     else:
         message = "a container cannot be created"
-    return Evidence(EvidenceSource.POD_EVENT, signals.reason_text(event.reason), message + why, event.time)
+    return Evidence(
+        EvidenceSource.POD_EVENT, signals.reason_text(event.reason), message + why, event.time
+    )
 
 
 def _why(text: str) -> str:

@@ -48,7 +48,9 @@ XID_REASONS = frozenset(map(xid_reason, HARDWARE_XIDS))
 def xids_in(message: str) -> set[int]:
     """The Xids that a health check reports, or that a line of the kernel's log has."""
     return {
-        int(code) for match in _XID_CODES.finditer(message) for code in re.findall(r"\d+", match[1] or match[2])
+        int(code)
+        for match in _XID_CODES.finditer(message)
+        for code in re.findall(r"\d+", match[1] or match[2])
     }
 
 

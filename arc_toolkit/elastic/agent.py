@@ -64,7 +64,9 @@ class ElasticAgent:
         self._notes: queue.SimpleQueue[tuple[str, dict[str, Any]]] = queue.SimpleQueue()
         self._reserved = ReservedPort()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._selector.register(self._wake, selectors.EVENT_READ, lambda: os.eventfd_read(self._wake))
+        self._selector.register(
+            self._wake, selectors.EVENT_READ, lambda: os.eventfd_read(self._wake)
+        )
         self._connection: LineConnection | None = None
         self._config: Message = {}
         self._last_beat = 0.0
@@ -205,7 +207,12 @@ class ElasticAgent:
         os.eventfd_write(self._wake, 1)
 
     def _on_notice(self, notice: Notice) -> None:
-        self._put("notice", kind=notice.kind.value, deadline=notice.deadline, ends=notice.kind.ends_process)
+        self._put(
+            "notice",
+            kind=notice.kind.value,
+            deadline=notice.deadline,
+            ends=notice.kind.ends_process,
+        )
         deadline = utc(notice.deadline) if notice.deadline is not None else None
         if notice.kind.ends_process:
             _log("notice", kind=notice.kind.value, source=notice.source, deadline=deadline)
@@ -226,7 +233,9 @@ class ElasticAgent:
             except OSError:
                 return  # the template is gone, which its connection will tell
             self._processes.append(process)
-            for handle, action in zip(process.handles, (self._answer, self._output, self._life), strict=True):
+            for handle, action in zip(
+                process.handles, (self._answer, self._output, self._life), strict=True
+            ):
                 self._selector.register(handle, selectors.EVENT_READ, partial(action, process))
 
     def _from_template(self) -> None:
@@ -240,7 +249,9 @@ class ElasticAgent:
         self._note(f"the process of the imports ended with {code}; it is started again")
 
     def _warm(self) -> int:
-        return sum(item.rank is None and item.is_ready and item.code is None for item in self._processes)
+        return sum(
+            item.rank is None and item.is_ready and item.code is None for item in self._processes
+        )
 
     def _prepare(self, message: Message) -> None:
         """Have the newest checkpoint here before the ranks start; copying must not keep the agent from reporting."""
@@ -276,7 +287,9 @@ class ElasticAgent:
             standbys = [item for item in self._processes if item.rank is None and item.code is None]
             if not standbys:
                 self._fill()
-                standbys = [item for item in self._processes if item.rank is None and item.code is None]
+                standbys = [
+                    item for item in self._processes if item.rank is None and item.code is None
+                ]
             standbys.sort(key=lambda item: not item.is_ready)
             rank = job.pop("rank")
             if self._keeper is not None:
@@ -352,7 +365,12 @@ class ElasticAgent:
                 saved=record.saved if record is not None and record.saved >= 0 else None,
             )
             fields = {"generation": process.generation, "rank": process.rank}
-            self._send("exited", **fields, code=code, progress=process.progress and process.progress.fields())
+            self._send(
+                "exited",
+                **fields,
+                code=code,
+                progress=process.progress and process.progress.fields(),
+            )
 
     # --- reports -------------------------------------------------------------------------------------------
 
@@ -377,12 +395,22 @@ class ElasticAgent:
         # Every moment counts while ranks are to do their first step, or to stop. Otherwise looking more often than
         # reporting would only take processor time from them.
         was_busy = self._is_busy
-        self._is_busy = any(item.is_asked_by for item in ranks) or (is_young and len(known) < len(ranks))
-        if now - self._last_beat >= BEAT_SECONDS or (known != self._steps and (was_busy or self._is_busy)):
+        self._is_busy = any(item.is_asked_by for item in ranks) or (
+            is_young and len(known) < len(ranks)
+        )
+        if now - self._last_beat >= BEAT_SECONDS or (
+            known != self._steps and (was_busy or self._is_busy)
+        ):
             self._steps, self._last_beat = known, now
             pending = self._watcher is not None and self._watcher.pending()
             is_taking_part = any(item.takes_part for item in ranks)
-            self._send("beat", generation=generation, steps=known, takes_part=is_taking_part, doomed=pending)
+            self._send(
+                "beat",
+                generation=generation,
+                steps=known,
+                takes_part=is_taking_part,
+                doomed=pending,
+            )
         # Imports wait until the first step is done, or probably so.
         is_cheap = self._template is not None and self._template.forks
         if self._config and (is_cheap or not ranks or known or not is_young):

@@ -42,7 +42,11 @@ class AgentLink:
 
     def introduce(self, hello: Message) -> None:
         self.node, self.slots, self.warm = hello["node"], hello["slots"], hello["warm"]
-        self.address, self.port, self.copies_port = hello["address"], hello["port"], hello["copies_port"]
+        self.address, self.port, self.copies_port = (
+            hello["address"],
+            hello["port"],
+            hello["copies_port"],
+        )
         self.is_doomed, self.deadline = hello["doomed"], hello["deadline"]
 
     @property

@@ -83,7 +83,10 @@ class Controller:
 
     def state(self) -> dict[str, Any]:
         """For the status line."""
-        generation, size = self._generation, self._generation.size if self._generation is not None else 0
+        generation, size = (
+            self._generation,
+            self._generation.size if self._generation is not None else 0,
+        )
         return {
             "workers": size,
             "nodes": len(self._agents.links),
@@ -93,18 +96,26 @@ class Controller:
             "throughput": self.throughput.rates.get(size),
             "throughput_unit": self.throughput.unit,
             "checkpoint": self.newest_step(),
-            "stopping": generation.stop.reason if generation is not None and generation.stop is not None else "",
+            "stopping": generation.stop.reason
+            if generation is not None and generation.stop is not None
+            else "",
         }
 
     def summary(self) -> dict[str, Any]:
-        return self.timeline.summary(self._outcome, self._code or 0, self.throughput.rates, self.throughput.unit)
+        return self.timeline.summary(
+            self._outcome, self._code or 0, self.throughput.rates, self.throughput.unit
+        )
 
     def newest_step(self) -> int | None:
         """Of the checkpoints that can be seen from here."""
         if self._copies is not None:
             checkpoint = newest(self._copies)
             return checkpoint.step if checkpoint is not None else None
-        return self._saved_step if "://" in self.config.checkpoints else newest_saved_step(self.config.checkpoints)
+        return (
+            self._saved_step
+            if "://" in self.config.checkpoints
+            else newest_saved_step(self.config.checkpoints)
+        )
 
     def cancel(self) -> None:
         """End the run after a save; from any thread."""
@@ -176,7 +187,9 @@ class Controller:
     def _workers_that_pay(self) -> int:
         """At most. Before the first start nothing is known, and all that are there are used."""
         rates, size = self.throughput.rates, self.throughput.size or self.config.most
-        return max(size_that_pays(rates, size, self.config.most, self.config.threshold), self.config.least)
+        return max(
+            size_that_pays(rates, size, self.config.most, self.config.threshold), self.config.least
+        )
 
     # --- agents --------------------------------------------------------------------------------------------
 
@@ -184,7 +197,9 @@ class Controller:
         agent.introduce(message)
         self._agents.links.append(agent)
         self._last_join = time.monotonic()
-        copies = [self.address[0], self._copy_server.port] if self._copy_server is not None else None
+        copies = (
+            [self.address[0], self._copy_server.port] if self._copy_server is not None else None
+        )
         agent.send("welcome", **self.config.for_agents(), copies=copies)
         self.timeline.add("joined", node=agent.node, slots=agent.slots)
         for row in message["running"]:
@@ -203,7 +218,10 @@ class Controller:
         self._waiting_since = time.monotonic()
         if len(self._adopted) == size:
             placement = Placement(tuple(self._adopted[number] for number in range(size)))
-            self._generation, self._is_restarted = Generation(number, placement, time.monotonic()), False
+            self._generation, self._is_restarted = (
+                Generation(number, placement, time.monotonic()),
+                False,
+            )
             self.throughput.begin(size)
             self.timeline.add("adopted", generation=number, workers=size)
 
@@ -211,7 +229,11 @@ class Controller:
         self.timeline.add("lost", node=agent.node, why=why)
         self._failures.lost(agent.node, time.monotonic())
         generation = self._generation
-        if generation is None or not generation.placement.ranks_of(agent.node) or generation.has_left(agent.node):
+        if (
+            generation is None
+            or not generation.placement.ranks_of(agent.node)
+            or generation.has_left(agent.node)
+        ):
             return
         self.timeline.evict(agent.node)
         self._break(generation, "lost node")
@@ -239,7 +261,9 @@ class Controller:
             self.timeline.progress(record.step, record.first)
 
     def _notice(self, agent: AgentLink, message: Message) -> None:
-        self.timeline.add("notice", node=agent.node, kind=message["kind"], deadline=message["deadline"])
+        self.timeline.add(
+            "notice", node=agent.node, kind=message["kind"], deadline=message["deadline"]
+        )
         if message["ends"]:
             agent.is_doomed, agent.deadline = True, message["deadline"]
             self._cluster.drain(agent.node, message["deadline"])
@@ -251,7 +275,10 @@ class Controller:
         if self._failures.exit_code is not None:
             self._finish("failed", self._failures.exit_code)
             return
-        capacities, most = [agent.capacity for agent in self._agents.links], self._workers_that_pay()
+        capacities, most = (
+            [agent.capacity for agent in self._agents.links],
+            self._workers_that_pay(),
+        )
         ready = place_ranks(capacities, most, warm_only=True)
         possible = place_ranks(capacities, most, warm_only=False)
         waited = now - self._waiting_since
@@ -282,9 +309,13 @@ class Controller:
         for node in dict.fromkeys(placement.nodes):
             ranks = placement.ranks_of(node)
             master = (first.address, first.port)
-            jobs = [rank_job(self.config, placement, rank, master, self._number - 1) for rank in ranks]
+            jobs = [
+                rank_job(self.config, placement, rank, master, self._number - 1) for rank in ranks
+            ]
             links[node].warm = max(0, links[node].warm - len(ranks))
-            peers = [item for item in self._agents.links if item.node != node and not item.is_doomed]
+            peers = [
+                item for item in self._agents.links if item.node != node and not item.is_doomed
+            ]
             links[node].send(
                 "start",
                 generation=self._number,
@@ -294,13 +325,18 @@ class Controller:
             )
         self.timeline.run()
         self.timeline.add(
-            "start", generation=self._number, workers=placement.size, nodes=len(set(placement.nodes))
+            "start",
+            generation=self._number,
+            workers=placement.size,
+            nodes=len(set(placement.nodes)),
         )
 
     def _change_if_needed(self, generation: Generation, now: float) -> None:
         """Leave nodes that are to go; otherwise grow if that pays."""
         doomed = [
-            item for item in self._agents.links if item.is_doomed and generation.placement.ranks_of(item.node)
+            item
+            for item in self._agents.links
+            if item.is_doomed and generation.placement.ranks_of(item.node)
         ]
         if doomed:
             for agent in doomed:
@@ -312,10 +348,17 @@ class Controller:
         capacities = [agent.capacity for agent in self._agents.links]
         # A standby must be warm on every node of the next generation, not only on the new one.
         warm = place_ranks(capacities, self.config.most, warm_only=True).size
-        if not generation.is_ready and warm == place_ranks(capacities, self.config.most, warm_only=False).size:
+        if (
+            not generation.is_ready
+            and warm == place_ranks(capacities, self.config.most, warm_only=False).size
+        ):
             generation.is_ready = True
             self.timeline.add("ready", standbys=warm)
-        size, pay, measured = generation.size, self._workers_that_pay(), self.throughput.measured_seconds
+        size, pay, measured = (
+            generation.size,
+            self._workers_that_pay(),
+            self.throughput.measured_seconds,
+        )
         is_unknown = not generation.takes_part and now - generation.began >= UNKNOWN_SECONDS
         if min(warm, pay) > size and (measured >= MEASURE_SECONDS or is_unknown):
             self._stop(generation, "growing", None)
@@ -324,7 +367,11 @@ class Controller:
 
     def _stop(self, generation: Generation, reason: str, left: float | None) -> None:
         """Ask all ranks to stop after the same step."""
-        limit = self.config.checkpoint_timeout if left is None else min(left, self.config.checkpoint_timeout)
+        limit = (
+            self.config.checkpoint_timeout
+            if left is None
+            else min(left, self.config.checkpoint_timeout)
+        )
         until = time.monotonic() + limit
         agreement = Agreement(generation.progress.values(), self.throughput.steps_per_second)
         generation.stop = StopRequest(reason, until, until, time.time() + limit, agreement)
@@ -356,12 +403,16 @@ class Controller:
             # Without a request a rank has ended. A bug, or its peer is on a node that is being lost: that shows soon.
             self._break(generation, "failure", (rank, code))
 
-    def _break(self, generation: Generation, cause: str, failure: tuple[int, int] | None = None) -> None:
+    def _break(
+        self, generation: Generation, cause: str, failure: tuple[int, int] | None = None
+    ) -> None:
         self._failures.broke(generation.placement.nodes, time.monotonic(), failure)
         self._abort(generation, cause)
 
     def _end_if_stopped(self, generation: Generation, stop: StopRequest, now: float) -> None:
-        if stop.agreement.update(generation.progress, generation.running, self.throughput.steps_per_second):
+        if stop.agreement.update(
+            generation.progress, generation.running, self.throughput.steps_per_second
+        ):
             self._send_stop(generation, stop)
         is_saved, record = 0 in generation.exits, generation.progress.get(0)
         is_there = any(agent.node == generation.placement.nodes[0] for agent in self._agents.links)
@@ -370,7 +421,9 @@ class Controller:
             return  # the node may be gone soon, and with it the only copy
         if not generation.running or (is_saved and now > stop.until):
             if generation.running and not generation.takes_part:
-                self.timeline.add("timeout", what=f"ranks did not end in time: {generation.running}")
+                self.timeline.add(
+                    "timeout", what=f"ranks did not end in time: {generation.running}"
+                )
             self._abort(generation, stop.reason)
         elif now > stop.until and not is_saved and generation.exits and now < stop.copy_until:
             stop.until = stop.copy_until  # the first rank is still saving
@@ -378,13 +431,18 @@ class Controller:
             step, what = self.newest_step(), "no checkpoint in time"
             where = "from the start" if step is None else f"from step {step}"
             if not generation.takes_part:  # it has its own way to save
-                what, where = f"ranks did not end in time: {generation.running}", "from what the script has saved"
+                what, where = (
+                    f"ranks did not end in time: {generation.running}",
+                    "from what the script has saved",
+                )
             self.timeline.add("timeout", what=what, resumes=where)
             self._abort(generation, stop.reason)
 
     def _abort(self, generation: Generation, cause: str) -> None:
         """End what is left of this generation; the next one starts with the standbys that are there."""
-        for agent in self._agents.links:  # a notice may have come while it was stopping for another reason
+        for (
+            agent
+        ) in self._agents.links:  # a notice may have come while it was stopping for another reason
             if agent.is_doomed and generation.placement.ranks_of(agent.node):
                 self.timeline.evict(agent.node)
         self.timeline.stall(cause)

@@ -43,7 +43,9 @@ def copies_folder(run: str, node: str) -> Path:
 def newest(root: Path) -> Checkpoint | None:
     """The newest committed checkpoint in a folder; its files are not compared."""
     with suppress(FileNotFoundError):
-        entries = [read_manifest(root / name) for name in os.listdir(root) if name.startswith("step-")]
+        entries = [
+            read_manifest(root / name) for name in os.listdir(root) if name.startswith("step-")
+        ]
         known = [entry for entry in entries if isinstance(entry, Checkpoint)]
         return max(known, key=lambda entry: entry.order, default=None)
     return None
@@ -82,7 +84,10 @@ class CopyServer:
 
 def put(address: Address, folder: Path) -> bool:
     """Copy a checkpoint to another node; whether it arrived whole."""
-    with socket.create_connection(address, timeout=_TIMEOUT) as sock, sock.makefile("rwb") as stream:
+    with (
+        socket.create_connection(address, timeout=_TIMEOUT) as sock,
+        sock.makefile("rwb") as stream,
+    ):
         stream.write(json.dumps({"put": folder.name}).encode() + b"\n")
         _send(stream, folder)
         return bool(json.loads(stream.readline() or b"{}").get("valid"))
@@ -92,7 +97,10 @@ def get(address: Address, name: str, root: Path) -> bool:
     """Copy a checkpoint from another node, unless it is here already."""
     if not isinstance(read_manifest(root / name), Damage):
         return True
-    with socket.create_connection(address, timeout=_TIMEOUT) as sock, sock.makefile("rwb") as stream:
+    with (
+        socket.create_connection(address, timeout=_TIMEOUT) as sock,
+        sock.makefile("rwb") as stream,
+    ):
         stream.write(json.dumps({"get": name}).encode() + b"\n")
         stream.flush()
         return _receive(stream, root, name)
@@ -101,7 +109,11 @@ def get(address: Address, name: str, root: Path) -> bool:
 def _send(stream: ByteStream, folder: Path) -> None:
     """Every file with its size before it, the manifest last, and an end."""
     checkpoint = read_manifest(folder)
-    names = [entry["path"] for entry in checkpoint.manifest["files"]] if isinstance(checkpoint, Checkpoint) else []
+    names = (
+        [entry["path"] for entry in checkpoint.manifest["files"]]
+        if isinstance(checkpoint, Checkpoint)
+        else []
+    )
     for name in [*names, NAME] if names else ():
         with open(folder / name, "rb") as source:
             size = os.fstat(source.fileno()).st_size
@@ -141,7 +153,9 @@ def _receive(stream: ByteStream, root: Path, name: str) -> bool:
 
 def _keep_newest(root: Path) -> None:
     entries = [read_manifest(root / name) for name in os.listdir(root) if name.startswith("step-")]
-    known = sorted((entry for entry in entries if isinstance(entry, Checkpoint)), key=lambda entry: entry.order)
+    known = sorted(
+        (entry for entry in entries if isinstance(entry, Checkpoint)), key=lambda entry: entry.order
+    )
     for entry in known[:-_KEPT]:
         remove(entry.folder)
 
@@ -171,7 +185,9 @@ class CopyKeeper:
             if checkpoint is None or checkpoint.folder.name <= self._received:
                 continue
             for place in [self._head, *([self.peer] if self.peer else [])]:
-                if checkpoint.folder.name > self._copied.get(place, "") and not self._copy(checkpoint, place):
+                if checkpoint.folder.name > self._copied.get(place, "") and not self._copy(
+                    checkpoint, place
+                ):
                     self._stopped.wait(_RETRY_SECONDS)
 
     def _copy(self, checkpoint: Checkpoint, place: Address) -> bool:

@@ -23,7 +23,9 @@ class FailureBudget:
         self._failure: tuple[int, int] | None = None  # the rank and its exit code
         self._is_counted = False
 
-    def broke(self, nodes: Iterable[str], now: float, failure: tuple[int, int] | None = None) -> None:
+    def broke(
+        self, nodes: Iterable[str], now: float, failure: tuple[int, int] | None = None
+    ) -> None:
         """A generation has ended without being asked to."""
         self._nodes, self._since, self._failure, self._is_counted = set(nodes), now, failure, False
 

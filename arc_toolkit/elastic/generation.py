@@ -29,7 +29,10 @@ class Agreement:
             self._propose(progress, steps_per_second)
 
     def update(
-        self, progress: Mapping[int, ProgressRecord], running: Collection[int], steps_per_second: float
+        self,
+        progress: Mapping[int, ProgressRecord],
+        running: Collection[int],
+        steps_per_second: float,
     ) -> bool:
         """Whether there is something new for the ranks."""
         if self.is_final:

@@ -173,7 +173,9 @@ class Template:
     def close(self) -> int:
         """End it, and all processes that came from it."""
         # Before it says that it is warm, nothing came from it, and it does not listen.
-        if not self.is_warm and not (select.select([self._control], [], [], 0)[0] and self.receive()):
+        if not self.is_warm and not (
+            select.select([self._control], [], [], 0)[0] and self.receive()
+        ):
             self._process.kill()
         self._control.close()
         try:

@@ -64,8 +64,15 @@ def connect(uri: str, report: Callable[[str], None], working_dir: str | None = N
     """
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     ray_connection.check_address("-u", uri)
-    report(f"connecting to Ray at {uri}" + (f", and sending {working_dir}" if working_dir is not None else ""))
-    sent = {} if working_dir is None else {"runtime_env": {"working_dir": working_dir, "py_modules": [package]}}
+    report(
+        f"connecting to Ray at {uri}"
+        + (f", and sending {working_dir}" if working_dir is not None else "")
+    )
+    sent = (
+        {}
+        if working_dir is None
+        else {"runtime_env": {"working_dir": working_dir, "py_modules": [package]}}
+    )
     for _ in range(_CONNECT_TRIES - 1):
         try:
             return _init(uri, address=uri, **sent)
@@ -82,8 +89,16 @@ def _init(where: str, **options: Any) -> Any:
 class RayNodes:
     """The nodes of the cluster, inside of the controller. Calls to Ray run in a thread of their own."""
 
-    def __init__(self, name: str, cpus: float, gpus: float, most: int, report: Callable[[str, str], None]) -> None:
-        self._name, self._cpus, self._gpus, self._most, self._report = name, cpus, gpus, most, report
+    def __init__(
+        self, name: str, cpus: float, gpus: float, most: int, report: Callable[[str, str], None]
+    ) -> None:
+        self._name, self._cpus, self._gpus, self._most, self._report = (
+            name,
+            cpus,
+            gpus,
+            most,
+            report,
+        )
         self._connected: frozenset[str] = frozenset()
         self._welcomed: set[str] = set()  # nodes whose agent was connected at some time
         self._workers = 0
@@ -125,7 +140,9 @@ class RayNodes:
         from ray.autoscaler.sdk import request_resources
 
         resources = {"CPU": self._cpus, "GPU": self._gpus}
-        request_resources(bundles=[{name: count for name, count in resources.items() if count}] * workers)
+        request_resources(
+            bundles=[{name: count for name, count in resources.items() if count}] * workers
+        )
 
     def close(self) -> None:
         """Nodes without work may go."""
@@ -140,7 +157,12 @@ class RayNodes:
         for node in ray.nodes():
             name, slots = node["NodeID"], self._slots(node["Resources"]) if node["Alive"] else 0
             is_recent = time.monotonic() - self._tried.get(name, float("-inf")) < _TRY_SECONDS
-            if slots and name not in self._connected and not is_recent and not self._has_agent(ray, name):
+            if (
+                slots
+                and name not in self._connected
+                and not is_recent
+                and not self._has_agent(ray, name)
+            ):
                 self._tried[name] = time.monotonic()
                 self._start_agent(ray, name, slots)
 
@@ -155,7 +177,11 @@ class RayNodes:
                 ray.get(agent)
             except Exception as error:
                 is_own = isinstance(error, ray.exceptions.RayTaskError)  # with its traceback
-                reason = str(error).strip().splitlines()[-1] if is_own else ray_connection.reason_of(error)
+                reason = (
+                    str(error).strip().splitlines()[-1]
+                    if is_own
+                    else ray_connection.reason_of(error)
+                )
                 text = f"its agent failed: {reason}"
                 if (is_own or node not in self._welcomed) and self._reported.get(node) != text:
                     self._reported[node] = text
@@ -214,7 +240,9 @@ class RayAgent:
 
     def run(self, node: str, slots: int, name: str, cpus: float) -> None:
         ray = import_ray()
-        if os.environ.get(_THREADS) == str(int(cpus * slots)):  # by Ray, for one process with all of these CPUs
+        if os.environ.get(_THREADS) == str(
+            int(cpus * slots)
+        ):  # by Ray, for one process with all of these CPUs
             os.environ[_THREADS] = str(max(1, int(cpus)))
 
         def find_controller() -> tuple[str, int]:
@@ -241,7 +269,10 @@ def _keep_copies(folder: str) -> None:
         shutil.copytree(os.getcwd(), os.path.join(folder, "work"))
         package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
         shutil.copytree(package, os.path.join(folder, "packages", os.path.basename(package)))
-        paths = [os.path.join(folder, "packages"), *(path for path in paths if "runtime_resources" not in path)]
+        paths = [
+            os.path.join(folder, "packages"),
+            *(path for path in paths if "runtime_resources" not in path),
+        ]
         os.chdir(os.path.join(folder, "work"))
     os.environ["PYTHONPATH"] = os.pathsep.join(paths)
 
@@ -293,7 +324,9 @@ class RayController:
     def leave(self, client: str) -> bool:
         """This client knows of the end of the run. Whether another one looks at it, and does not know yet."""
         self._clients.pop(client, None)
-        return any(time.monotonic() - asked < _LEAVE_SECONDS for asked in list(self._clients.values()))
+        return any(
+            time.monotonic() - asked < _LEAVE_SECONDS for asked in list(self._clients.values())
+        )
 
     def stop(self) -> tuple[int, int]:
         """End the run after a save. How many events and lines of output there were before."""
@@ -336,7 +369,9 @@ def stop(ray: Any, controller: Any) -> tuple[int, int]:
     try:
         events, lines = ray.get(controller.stop.remote(), timeout=_PATIENCE_SECONDS)
     except ray.exceptions.GetTimeoutError:
-        raise ArcError(f"the controller of the run has not answered for {_PATIENCE_SECONDS:.0f} s") from None
+        raise ArcError(
+            f"the controller of the run has not answered for {_PATIENCE_SECONDS:.0f} s"
+        ) from None
     except ray.exceptions.RayActorError as error:
         raise _gone(error) from None
     return events, lines
@@ -365,14 +400,19 @@ def follow(
         except ray.exceptions.GetTimeoutError:
             silent = time.monotonic() - since
             if silent > _PATIENCE_SECONDS:
-                raise ArcError(f"the controller of the run has not answered for {silent:.0f} s") from None
+                raise ArcError(
+                    f"the controller of the run has not answered for {silent:.0f} s"
+                ) from None
             yield {"silent": silent}
             continue
         except ray.exceptions.RayActorError as error:
             raise _gone(error) from None
         since = time.monotonic()
         if address is not None and status["address"] != address:
-            lines, address = 0, status["address"]  # it was started again; events are remembered, output is not
+            lines, address = (
+                0,
+                status["address"],
+            )  # it was started again; events are remembered, output is not
             continue
         address = status["address"]
         events += len(status["events"])
@@ -386,8 +426,13 @@ def follow(
 def end(ray: Any, controller: Any, client: str) -> None:
     """Remove the controller of a run that has ended, once all clients know; agents leave by themselves."""
     limit = time.monotonic() + _LEAVE_SECONDS
-    with suppress(ray.exceptions.RayActorError, ray.exceptions.GetTimeoutError):  # another client was faster
-        while ray.get(controller.leave.remote(client), timeout=_ANSWER_SECONDS) and time.monotonic() < limit:
+    with suppress(
+        ray.exceptions.RayActorError, ray.exceptions.GetTimeoutError
+    ):  # another client was faster
+        while (
+            ray.get(controller.leave.remote(client), timeout=_ANSWER_SECONDS)
+            and time.monotonic() < limit
+        ):
             time.sleep(_LOOK_SECONDS)
     ray.kill(controller)
 

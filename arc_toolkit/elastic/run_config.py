@@ -19,7 +19,9 @@ class RunConfig:
     modules: list[str]
     most: int
     least: int = 1
-    checkpoints: str = ""  # reached by every node; empty: each node has its own, and they are copied
+    checkpoints: str = (
+        ""  # reached by every node; empty: each node has its own, and they are copied
+    )
     environment: dict[str, str] = field(default_factory=dict)
     checkpoint_timeout: float = 120.0
     rescale_timeout: float = 60.0

@@ -27,7 +27,11 @@ import threading
 from typing import Any
 
 # What the first step with a framework imports although no script names it.
-_ALSO = {"torch": ("torch.distributed", "torch._dynamo"), "jax": ("jax.numpy",), "keras": ("keras.src",)}
+_ALSO = {
+    "torch": ("torch.distributed", "torch._dynamo"),
+    "jax": ("jax.numpy",),
+    "keras": ("keras.src",),
+}
 # A driver that is open in the parent cannot be used in its children.
 _DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri", "/dev/accel", "/dev/neuron")
 _GONE = 137
@@ -61,7 +65,9 @@ class StandbyMaker:
         self._control, self._modules = control, modules
         self._selector = selectors.DefaultSelector()
         self._selector.register(control, selectors.EVENT_READ)
-        self._children: dict[int, tuple[int, int]] = {}  # by a handle of the process: its ID, and the pipe
+        self._children: dict[
+            int, tuple[int, int]
+        ] = {}  # by a handle of the process: its ID, and the pipe
         self.can_fork = can_fork()
         gc.collect()
         gc.freeze()  # so that memory stays shared with the children
@@ -114,7 +120,12 @@ class StandbyMaker:
         os.dup2(output, 2)
         self._selector.close()
         self._control.close()
-        for handle in (output, life, *self._children, *(pipe for _, pipe in self._children.values())):
+        for handle in (
+            output,
+            life,
+            *self._children,
+            *(pipe for _, pipe in self._children.values()),
+        ):
             os.close(handle)
         # Python's own generator has a new seed after a fork; NumPy's would be the same in all ranks.
         if "numpy.random" in sys.modules:

@@ -64,7 +64,12 @@ class Throughput:
 
 
 def worth_growing(
-    rates: Mapping[int, float], now: int, wanted: int, *, threshold: float = 0.5, least_gain: float = 0.05
+    rates: Mapping[int, float],
+    now: int,
+    wanted: int,
+    *,
+    threshold: float = 0.5,
+    least_gain: float = 0.05,
 ) -> bool:
     """Whether `wanted` workers instead of `now` are expected to pay.
 

@@ -40,7 +40,9 @@ class Totals:
 class Timeline:
     """The events of a run in order, and where its time went. All times are of one clock."""
 
-    def __init__(self, name: str, clock: Callable[[], float] = time.time, path: Path | None = None) -> None:
+    def __init__(
+        self, name: str, clock: Callable[[], float] = time.time, path: Path | None = None
+    ) -> None:
         """With `path` all of it is also in a file; `restore` reads it again."""
         self.name, self._clock, self._path = name, clock, path
         self.totals = Totals(began=clock())
@@ -65,7 +67,9 @@ class Timeline:
 
     @property
     def last_generation(self) -> int:
-        return max((event["generation"] for event in self.events if event["event"] == "start"), default=0)
+        return max(
+            (event["generation"] for event in self.events if event["event"] == "start"), default=0
+        )
 
     def add(self, event: str, **fields: Any) -> None:
         self.events.append({"time": round(self._clock(), 3), "event": event, **fields})
@@ -81,7 +85,9 @@ class Timeline:
             redone = max(0, totals.last_step - first + 1)
             totals.steps_redone += redone
             cause, totals.stalled_for = totals.stalled_for, ""
-            self.add("resumed", step=first, stall=round(seconds, 3), cause=cause, steps_redone=redone)
+            self.add(
+                "resumed", step=first, stall=round(seconds, 3), cause=cause, steps_redone=redone
+            )
         elif totals.last_step_time is not None:
             totals.trained += now - totals.last_step_time
         totals.last_step, totals.last_step_time = step, now
@@ -109,7 +115,9 @@ class Timeline:
 
     def _ran(self) -> float:
         totals = self.totals
-        return totals.ran + (self._clock() - totals.since if totals.is_running and totals.since else 0.0)
+        return totals.ran + (
+            self._clock() - totals.since if totals.is_running and totals.since else 0.0
+        )
 
     def evict(self, node: str) -> None:
         """A node with ranks is taken away. A notice and the loss that follows it are one eviction."""
@@ -131,14 +139,23 @@ class Timeline:
         self.totals.failures -= 1
         self.add("excused", node=node)
 
-    def summary(self, outcome: str, code: int, rates: Mapping[int, float], unit: str) -> dict[str, Any]:
+    def summary(
+        self, outcome: str, code: int, rates: Mapping[int, float], unit: str
+    ) -> dict[str, Any]:
         totals = self.totals
-        trained, lost, cause, since = totals.trained, dict(totals.lost), totals.stalled_for, totals.last_step_time
+        trained, lost, cause, since = (
+            totals.trained,
+            dict(totals.lost),
+            totals.stalled_for,
+            totals.last_step_time,
+        )
         if totals.last_step < 0:
             trained, lost, since = self._ran(), dict(totals.waited), totals.since
             cause = "" if totals.is_running else totals.waits_for
         if cause not in ("", "cancelled"):  # it has not ended
-            lost[cause] = lost.get(cause, 0.0) + self._clock() - (totals.began if since is None else since)
+            lost[cause] = (
+                lost.get(cause, 0.0) + self._clock() - (totals.began if since is None else since)
+            )
         return {
             "name": self.name,
             "outcome": outcome,

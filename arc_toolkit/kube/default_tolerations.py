@@ -33,7 +33,9 @@ def annotate_command(namespace: str) -> str:
 def namespace_manifest(namespace: str) -> dict[str, Any]:
     """The same for `kubectl apply`, which makes the namespace where it is missing."""
     if not is_namespace(namespace):
-        raise ArcError(f"{namespace!r} cannot be a namespace: use lower-case letters, digits and - (RFC 1123)")
+        raise ArcError(
+            f"{namespace!r} cannot be a namespace: use lower-case letters, digits and - (RFC 1123)"
+        )
     metadata = {"name": namespace, "annotations": {ANNOTATION: annotation_text()}}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
 

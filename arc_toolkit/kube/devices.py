@@ -13,7 +13,8 @@ from arc_toolkit.kube.quantities import bytes_offered
 GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu")
 # MIG slices (`mig-1g.10gb`, with `.me` for media engines) and shared GPUs of NVIDIA, partitions of AMD's.
 _PARTS = re.compile(
-    r"nvidia\.com/(?:gpu\.shared|mig-[0-9]+g\.[0-9]+gb[a-z0-9.]*)|amd\.com/[a-z]px_nps[0-9]", re.ASCII
+    r"nvidia\.com/(?:gpu\.shared|mig-[0-9]+g\.[0-9]+gb[a-z0-9.]*)|amd\.com/[a-z]px_nps[0-9]",
+    re.ASCII,
 )
 
 
@@ -27,7 +28,11 @@ def is_device(resource: str) -> bool:
 
 def devices_in(amounts: Mapping[str, Any]) -> dict[str, int]:
     """The devices of a capacity or a list of requests, without those of which there are none."""
-    counts = {key: bytes_offered(str(value)) for key, value in amounts.items() if "/" in key and is_device(key)}
+    counts = {
+        key: bytes_offered(str(value))
+        for key, value in amounts.items()
+        if "/" in key and is_device(key)
+    }
     return {key: count for key, count in sorted(counts.items(), key=_order) if count > 0}
 
 

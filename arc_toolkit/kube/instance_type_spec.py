@@ -135,7 +135,9 @@ def manifests_in(document: Any) -> Iterator[tuple[tuple[str | int, ...], Mapping
     document = mapping(document)
     kind, items = str(document.get("kind")).lower(), document.get("items")
     if kind == "list" or (kind == LIST_KIND.lower() and isinstance(items, list)):
-        inherited = {} if kind == "list" else {"apiVersion": document.get("apiVersion"), "kind": KIND}
+        inherited = (
+            {} if kind == "list" else {"apiVersion": document.get("apiVersion"), "kind": KIND}
+        )
         for index, item in enumerate(items if isinstance(items, list) else ()):
             if isinstance(item, dict) and _is_type({**inherited, **item}):
                 yield ("items", index), {**inherited, **item}
@@ -145,7 +147,9 @@ def manifests_in(document: Any) -> Iterator[tuple[tuple[str | int, ...], Mapping
 
 def _is_type(item: Mapping[str, Any]) -> bool:
     """Whether it is an InstanceType, or is meant to be one."""
-    return str(item.get("kind")).lower() == KIND.lower() or str(item.get("apiVersion")).startswith(GROUP)
+    return str(item.get("kind")).lower() == KIND.lower() or str(item.get("apiVersion")).startswith(
+        GROUP
+    )
 
 
 def problems(manifest: Mapping[str, Any], *, implied: bool = False) -> Iterator[SpecProblem]:
@@ -167,19 +171,25 @@ def problems(manifest: Mapping[str, Any], *, implied: bool = False) -> Iterator[
             # Where requests are beside resources, that is the problem; that cpu is missing follows from it.
             if problem and (implied or not (misplaced and value is None)):
                 path = ("spec", "resources", section, name)
-                yield SpecProblem(SpecRule.FIELD, f"{'.'.join(path)} {problem}", path, fatal=not text)
+                yield SpecProblem(
+                    SpecRule.FIELD, f"{'.'.join(path)} {problem}", path, fatal=not text
+                )
             if text:
                 values[section, name] = text
     for name in ("cpu", "memory"):
         request, limit = values.get(("requests", name)), values.get(("limits", name))
         if request and limit and parse(request) > parse(limit):
-            message = (
-                f"{name} request {request} is above its limit {limit}: Kubernetes refuses the pods of such a job"
+            message = f"{name} request {request} is above its limit {limit}: Kubernetes refuses the pods of such a job"
+            yield SpecProblem(
+                SpecRule.ABOVE_LIMIT, message, ("spec", "resources", "requests", name)
             )
-            yield SpecProblem(SpecRule.ABOVE_LIMIT, message, ("spec", "resources", "requests", name))
         elif request and limit and parse(request) != parse(limit):
-            message = f"{name} request {request} is not its limit {limit}: training jobs need both equal"
-            yield SpecProblem(SpecRule.REQUEST_LIMIT, message, ("spec", "resources", "requests", name))
+            message = (
+                f"{name} request {request} is not its limit {limit}: training jobs need both equal"
+            )
+            yield SpecProblem(
+                SpecRule.REQUEST_LIMIT, message, ("spec", "resources", "requests", name)
+            )
     yield from _gpu_problems(resources)
 
 
@@ -188,7 +198,9 @@ def _version_problems(manifest: Mapping[str, Any]) -> Iterator[SpecProblem]:
         value = manifest.get(key)
         if value != right:
             message = (
-                f"{key} is {value}: write {right}" if value is not None else f"{key} is missing: write {right}"
+                f"{key} is {value}: write {right}"
+                if value is not None
+                else f"{key} is missing: write {right}"
             )
             yield SpecProblem(SpecRule.API_VERSION, message, (key,) if value is not None else ())
 
@@ -197,9 +209,13 @@ def _name_problems(manifest: Mapping[str, Any]) -> Iterator[SpecProblem]:
     name = mapping(manifest.get("metadata")).get("name")
     path = ("metadata", "name")
     if name is None or name == "":
-        yield SpecProblem(SpecRule.NAME, "metadata.name is missing", path if name is not None else (), fatal=True)
+        yield SpecProblem(
+            SpecRule.NAME, "metadata.name is missing", path if name is not None else (), fatal=True
+        )
     elif type(name) is not str:
-        yield SpecProblem(SpecRule.NAME, f'metadata.name must be a string: write "{name}"', path, fatal=True)
+        yield SpecProblem(
+            SpecRule.NAME, f'metadata.name must be a string: write "{name}"', path, fatal=True
+        )
     elif problem := name_problem(name):
         yield SpecProblem(SpecRule.NAME, problem, path)
 
@@ -209,7 +225,9 @@ def _key_problems(
 ) -> Iterator[SpecProblem]:
     yield from _unknown(manifest, MANIFEST_KEYS, ())
     metadata = mapping(manifest.get("metadata"))
-    yield from _unknown({key: None for key in metadata if key not in _SERVER_KEYS}, METADATA_KEYS, ("metadata",))
+    yield from _unknown(
+        {key: None for key in metadata if key not in _SERVER_KEYS}, METADATA_KEYS, ("metadata",)
+    )
     for key in spec:
         if key in SECTIONS:
             message = f"{key} is beside resources and is ignored: indent it below resources"
@@ -220,9 +238,7 @@ def _key_problems(
             message = f'nodeSelector.{key} must be a string: write "{value}"'
             yield SpecProblem(SpecRule.SELECTOR, message, ("spec", "nodeSelector", key))
         elif not is_label(str(key), value):
-            message = (
-                f"nodeSelector.{key}: {value!r} is not a label that a node can have: Kubernetes refuses the pods"
-            )
+            message = f"nodeSelector.{key}: {value!r} is not a label that a node can have: Kubernetes refuses the pods"
             yield SpecProblem(SpecRule.SELECTOR, message, ("spec", "nodeSelector", key))
     yield from _unknown(resources, SECTIONS, ("spec", "resources"))
     for section in SECTIONS:
@@ -234,12 +250,12 @@ def _key_problems(
                 yield SpecProblem(SpecRule.UNKNOWN_KEY, message, (*path, str(key)), at_key=True)
 
 
-def _unknown(keys: Mapping[str, Any], known: Sequence[str], path: tuple[str, ...]) -> Iterator[SpecProblem]:
+def _unknown(
+    keys: Mapping[str, Any], known: Sequence[str], path: tuple[str, ...]
+) -> Iterator[SpecProblem]:
     for key in map(str, keys):
         if key not in known:
-            message = (
-                f"{'.'.join((*path, key))} does not exist; there are {' and '.join(known)}{_near(key, known)}"
-            )
+            message = f"{'.'.join((*path, key))} does not exist; there are {' and '.join(known)}{_near(key, known)}"
             yield SpecProblem(SpecRule.UNKNOWN_KEY, message, (*path, key), at_key=True)
 
 
@@ -247,7 +263,9 @@ def _near(key: str, known: Sequence[str]) -> str:
     """`: did you mean nodeSelector?`"""
     import difflib
 
-    by_lower = {name.rpartition("/")[2].lower(): name for name in reversed(known)}  # `gpu` is NVIDIA's
+    by_lower = {
+        name.rpartition("/")[2].lower(): name for name in reversed(known)
+    }  # `gpu` is NVIDIA's
     by_lower.update({name.lower(): name for name in known})
     near = difflib.get_close_matches(key.lower(), by_lower, n=1, cutoff=0.6)
     return f": did you mean {by_lower[near[0]]}?" if near else ""
@@ -262,7 +280,9 @@ def _gpu_problems(resources: Mapping[str, Any]) -> Iterator[SpecProblem]:
     for resource, limit in limits.items():
         if is_device(str(resource)) and limit is not None and not str(limit).isdecimal():
             message = f"{resource} is {limit}: use a whole number of GPUs"
-            yield SpecProblem(SpecRule.GPU, message, ("spec", "resources", "limits", resource), fatal=True)
+            yield SpecProblem(
+                SpecRule.GPU, message, ("spec", "resources", "limits", resource), fatal=True
+            )
 
 
 def _amount(value: Any, name: str) -> tuple[str, str]:
@@ -279,7 +299,10 @@ def _amount(value: Any, name: str) -> tuple[str, str]:
     if name == "memory" and text.endswith("m"):
         return text, f"is {text}, in thousandths of a byte: write {text[:-1]}Mi for mebibytes"
     if name == "memory" and amount < LEAST_MEMORY:
-        return text, f"is {text}, which is only {float(amount):g} bytes: add a unit, such as {text.rstrip('kK')}Gi"
+        return (
+            text,
+            f"is {text}, which is only {float(amount):g} bytes: add a unit, such as {text.rstrip('kK')}Gi",
+        )
     if type(value) is not str:
         return text, f'must be a string: write "{text}"'
     return text, ""

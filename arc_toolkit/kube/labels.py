@@ -24,7 +24,9 @@ def name_problem(name: str) -> str | None:
         return None
     valid = re.sub(r"[^a-z0-9.-]+", "-", name.lower()).strip("-.")
     hint = f"; {valid} would be valid" if _NAME.fullmatch(valid) else ""
-    return f"{name!r} is not valid in Kubernetes: use lower-case letters, digits, - and . only{hint}"
+    return (
+        f"{name!r} is not valid in Kubernetes: use lower-case letters, digits, - and . only{hint}"
+    )
 
 
 def is_namespace(name: str) -> bool:

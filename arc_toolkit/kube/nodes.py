@@ -126,7 +126,9 @@ def read_node(item: Mapping[str, Any], **amounts: Any) -> Node:
     if not set(map(type, labels.values())) <= {str}:
         labels = {key: value for key, value in labels.items() if isinstance(value, str)}
     info = mapping(status.get("nodeInfo"))
-    conditions = [Condition(*map(text, map(row.get, _CONDITION))) for row in rows(status.get("conditions"))]
+    conditions = [
+        Condition(*map(text, map(row.get, _CONDITION))) for row in rows(status.get("conditions"))
+    ]
     states = [row.status for row in conditions if row.type == "Ready"]
     return Node(
         name=text(metadata.get("name")) or "?",
@@ -135,7 +137,9 @@ def read_node(item: Mapping[str, Any], **amounts: Any) -> Node:
         ready=states[-1] == "True" if states else None,
         cordoned=bool(spec.get("unschedulable")),
         os=(text(info.get("operatingSystem")) or labels.get("kubernetes.io/os") or "linux").lower(),
-        architecture=(text(info.get("architecture")) or labels.get("kubernetes.io/arch") or "amd64").lower(),
+        architecture=(
+            text(info.get("architecture")) or labels.get("kubernetes.io/arch") or "amd64"
+        ).lower(),
         version=text(info.get("kubeletVersion")),
         conditions=tuple(conditions),
         created=text(metadata.get("creationTimestamp")),
@@ -155,7 +159,10 @@ def parse_node(item: Mapping[str, Any]) -> Node:
         _check_shape(item)
         offers = {**capacity, **allocatable}
         amounts: dict[str, int] = {}
-        for resource, field_name, parse in (("cpu", "cpu_m", cpu_offered), ("memory", "memory", bytes_offered)):
+        for resource, field_name, parse in (
+            ("cpu", "cpu_m", cpu_offered),
+            ("memory", "memory", bytes_offered),
+        ):
             amounts[f"capacity_{field_name}"] = most = parse(str(capacity[resource]))
             if resource in allocatable:
                 amounts[f"allocatable_{field_name}"] = amount = parse(str(allocatable[resource]))
@@ -166,7 +173,9 @@ def parse_node(item: Mapping[str, Any]) -> Node:
         devices, all_devices = devices_in(offers), devices_in(capacity)
         # A kind of which nothing is left may have become another kind: MIG was turned on.
         failed = sum(
-            all_devices[key] - devices.get(key, 0) for key in all_devices if key in devices or not devices
+            all_devices[key] - devices.get(key, 0)
+            for key in all_devices
+            if key in devices or not devices
         )
         return read_node(item, **amounts, devices=devices, failed_devices=failed)
     except QuantityError:
@@ -244,7 +253,10 @@ def unusable(
     elif node.os != "linux":
         why, brief = WhyUnusable.OPERATING_SYSTEM, f"{node.os}: AzureML jobs run on Linux nodes"
     elif node.architecture != architecture:
-        why, brief = WhyUnusable.ARCHITECTURE, f"architecture {node.architecture}, not {architecture}"
+        why, brief = (
+            WhyUnusable.ARCHITECTURE,
+            f"architecture {node.architecture}, not {architecture}",
+        )
     elif node.defect:
         why = WhyUnusable.JOINING if node.defect is Defect.NO_CAPACITY else WhyUnusable.DAMAGED
         brief = node.defect.value
@@ -257,9 +269,7 @@ def unusable(
         explanation = ", which AzureML pods do not tolerate"
         if is_device(taint.key):
             # ExtendedResourceToleration: https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/
-            explanation += (
-                f"; if the cluster adds that to pods with GPUs (AKS, EKS, GKE do), --tolerate {taint.key}"
-            )
+            explanation += f"; if the cluster adds that to pods with GPUs (AKS, EKS, GKE do), --tolerate {taint.key}"
         brief = f"taint {taint}{' (a spot pool)' if taint.key == SPOT_KEY else ''}"
     return UnusableNode(node, why, brief or why.value, explanation) if why else None
 

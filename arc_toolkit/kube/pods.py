@@ -74,7 +74,11 @@ class Pod:
         required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
         for term in required.get("nodeSelectorTerms") or ():
             for row in term.get("matchFields") or ():
-                if row.get("key") == "metadata.name" and row.get("operator") == "In" and len(row["values"]) == 1:
+                if (
+                    row.get("key") == "metadata.name"
+                    and row.get("operator") == "In"
+                    and len(row["values"]) == 1
+                ):
                     return str(row["values"][0])
         return None
 
@@ -111,7 +115,9 @@ class Pod:
                 if container.get("restartPolicy") == "Always":
                     sidecars = total
             cpu_m, memory = map(max, map(add, (cpu_m, memory), sidecars), peak)
-        if whole := (spec.get("resources") or {}).get("requests"):  # pod-level resources win (from 1.32)
+        if whole := (spec.get("resources") or {}).get(
+            "requests"
+        ):  # pod-level resources win (from 1.32)
             cpu_m = cpu_requested(str(whole["cpu"])) if "cpu" in whole else cpu_m
             memory = bytes_requested(str(whole["memory"])) if "memory" in whole else memory
         if overhead := spec.get("overhead"):

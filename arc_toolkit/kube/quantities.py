@@ -24,7 +24,8 @@ _SUFFIXES = {
     **{letter + "i": Fraction(1024**power) for power, letter in enumerate("KMGTPE", 1)},
 }
 _FORM = re.compile(
-    r"([+-]?)([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE]([+-]?[0-9]{1,3})|([numkMGTPE]|[KMGTPE]i)?)", re.ASCII
+    r"([+-]?)([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE]([+-]?[0-9]{1,3})|([numkMGTPE]|[KMGTPE]i)?)",
+    re.ASCII,
 )
 
 

@@ -34,8 +34,12 @@ def items_of(data: Any, kind: str, where: str) -> list[dict[str, Any]]:
         items = [data]
     else:
         plural = kind.lower() + "s"
-        raise ArcError(f"{where}: no `items` in it: save it with `kubectl get {plural} {_ALL[kind]}-o json`")
-    wrong = next((row for row in items if not isinstance(row, dict) or row.get("kind", kind) != kind), None)
+        raise ArcError(
+            f"{where}: no `items` in it: save it with `kubectl get {plural} {_ALL[kind]}-o json`"
+        )
+    wrong = next(
+        (row for row in items if not isinstance(row, dict) or row.get("kind", kind) != kind), None
+    )
     if wrong is not None:
         other = wrong.get("kind") if isinstance(wrong, dict) else type(wrong).__name__
         raise ArcError(f"{where}: expected {kind} objects, found {other}")

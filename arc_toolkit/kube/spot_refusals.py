@@ -4,7 +4,9 @@ from __future__ import annotations
 
 SERVING = "it serves requests, which fail while an evicted pod starts elsewhere"
 INTERACTIVE = "a person works in it, and an eviction takes the open session away"
-_CONTROLLER = "it is a part of the control plane: while it is away, nothing that it looks after goes on"
+_CONTROLLER = (
+    "it is a part of the control plane: while it is away, nothing that it looks after goes on"
+)
 
 _CONTROL_PLANE = frozenset(
     (
@@ -14,10 +16,23 @@ _CONTROL_PLANE = frozenset(
         # .../private-cluster-connect (aks-command), .../app-routing-gateway-api (aks-istio-system),
         # .../cluster-extensions (azure-arc), .../supported-kubernetes-versions (tigera-operator);
         # azureml has AzureML's extension.
-        *("gatekeeper-system", "calico-system", "tigera-operator", "aks-command", "aks-istio-system"),
+        *(
+            "gatekeeper-system",
+            "calico-system",
+            "tigera-operator",
+            "aks-command",
+            "aks-istio-system",
+        ),
         *("app-routing-system", "azure-arc", "azureml"),
         # https://github.com/kubeflow/manifests, common/*/base, and https://github.com/kubeflow/trainer, manifests/
-        *("istio-system", "cert-manager", "knative-serving", "oauth2-proxy", "auth", "kubeflow-system"),
+        *(
+            "istio-system",
+            "cert-manager",
+            "knative-serving",
+            "oauth2-proxy",
+            "auth",
+            "kubeflow-system",
+        ),
         *("jobset-system", "lws-system"),
         # As their own instructions install them: volcano installer/, kuberay apiserver/deploy, spark-operator
         # config/manager, kueue, kyverno, Argo CD.
@@ -29,7 +44,14 @@ _CONTROL_PLANE = frozenset(
 # usual for the charts of Prometheus.
 _SHARED = frozenset(
     (
-        *("kubeflow", "argo", "kserve", "knative-eventing", "tekton-pipelines", "tekton-pipelines-resolvers"),
+        *(
+            "kubeflow",
+            "argo",
+            "kserve",
+            "knative-eventing",
+            "tekton-pipelines",
+            "tekton-pipelines-resolvers",
+        ),
         *("kuberay", "monitoring"),
     )
 )
@@ -45,9 +67,39 @@ def namespace_refusal(namespace: str, *, is_always_on: bool) -> str:
 # The last part of an image's name, without its tag, or words of it between dashes. Most are in public manifests, as in
 # kubernetes/examples, kubeflow/manifests and GoogleCloudPlatform/ai-on-gke; it stays a guess by the name.
 _DATA = (
-    *("postgres", "postgresql", "mysql", "mariadb", "mongo", "mongodb", "redis", "valkey", "minio", "etcd"),
-    *("elasticsearch", "opensearch", "cassandra", "kafka", "zookeeper", "rabbitmq", "influxdb", "clickhouse"),
-    *("cockroach", "neo4j", "milvus", "qdrant", "weaviate", "couchdb", "prometheus", "loki", "seaweedfs"),
+    *(
+        "postgres",
+        "postgresql",
+        "mysql",
+        "mariadb",
+        "mongo",
+        "mongodb",
+        "redis",
+        "valkey",
+        "minio",
+        "etcd",
+    ),
+    *(
+        "elasticsearch",
+        "opensearch",
+        "cassandra",
+        "kafka",
+        "zookeeper",
+        "rabbitmq",
+        "influxdb",
+        "clickhouse",
+    ),
+    *(
+        "cockroach",
+        "neo4j",
+        "milvus",
+        "qdrant",
+        "weaviate",
+        "couchdb",
+        "prometheus",
+        "loki",
+        "seaweedfs",
+    ),
     *("azurite", "gitea"),
 )
 # The last three are of https://github.com/kubeflow/kubeflow, components/example-notebook-servers.
@@ -69,7 +121,18 @@ _CONTROLLERS = frozenset(("controller", "operator", "webhook", "apiserver", "met
 _BESIDE = frozenset(
     (
         *("exporter", "client", "cli", "benchmark", "bench", "backup", "proxy", "tools", "adapter"),
-        *("migrate", "migration", "migrations", "test", "tests", "init", "loader", "example", "worker", "ui"),
+        *(
+            "migrate",
+            "migration",
+            "migrations",
+            "test",
+            "tests",
+            "init",
+            "loader",
+            "example",
+            "worker",
+            "ui",
+        ),
         *("consumer", "producer", "streams"),
     )
 )

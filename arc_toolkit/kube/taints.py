@@ -76,7 +76,9 @@ class Toleration:
                 f"{text!r} is not a taint: write KEY or KEY=VALUE, and :EFFECT if only one is tolerated"
             )
         if toleration.key in OWNER_KEYS and not toleration.value:
-            raise ArcError(f"{text}: jobs tolerate it with one value only: write {toleration.key}=NAME")
+            raise ArcError(
+                f"{text}: jobs tolerate it with one value only: write {toleration.key}=NAME"
+            )
         return toleration
 
     def tolerates(self, taint: Taint) -> bool:

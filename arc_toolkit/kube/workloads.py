@@ -27,14 +27,20 @@ class Shape(Enum):
 
     POD_SPEC = "pod spec"  # all of them
     OVERRIDE = "override"  # TrainJob 2.0: nodeSelector and tolerations, no affinity
-    TEMPLATE_OVERRIDE = "template override"  # TrainJob 2.1: with an affinity, without a grace period
+    TEMPLATE_OVERRIDE = (
+        "template override"  # TrainJob 2.1: with an affinity, without a grace period
+    )
     RUNTIME_PATCH = "runtime patch"  # TrainJob 2.2 and 2.3: a grace period since 2.3
     PATCH = "patch"  # a part of a pod spec that is merged into another: no containers
-    WORKFLOW = "workflow"  # Argo: tolerations, affinity and nodeSelector; the grace period by podSpecPatch
+    WORKFLOW = (
+        "workflow"  # Argo: tolerations, affinity and nodeSelector; the grace period by podSpecPatch
+    )
     SPARK = "spark"  # the fields of a driver or executor, with a grace period
     POD_TEMPLATE = "pod template"  # Tekton: tolerations, affinity and nodeSelector
     TASK_TEMPLATE = "task template"  # the same for one task: each field replaces that of the run
-    KNATIVE = "knative"  # a pod spec that may have none of them, unless a flag of the cluster says so
+    KNATIVE = (
+        "knative"  # a pod spec that may have none of them, unless a flag of the cluster says so
+    )
 
     @property
     def lack(self) -> str:
@@ -108,13 +114,26 @@ class WorkloadKind:
 
 # Names that people give to the coordinator where they may choose the name: tasks of Volcano, jobs of a JobSet.
 COORDINATOR_NAMES = frozenset(
-    ("launcher", "mpimaster", "master", "chief", "ps", "head", "driver", "coordinator", "leader", "scheduler")
+    (
+        "launcher",
+        "mpimaster",
+        "master",
+        "chief",
+        "ps",
+        "head",
+        "driver",
+        "coordinator",
+        "leader",
+        "scheduler",
+    )
 )
 
 
 def _kubeflow(kind: str, field: str, *coordinators: str) -> WorkloadKind:
     path = RolePath(("spec", field, EACH_KEY, *_TEMPLATE))
-    return WorkloadKind(kind, ("kubeflow.org/v1",), (path,), frozenset(coordinators), Retry.REPLICAS)
+    return WorkloadKind(
+        kind, ("kubeflow.org/v1",), (path,), frozenset(coordinators), Retry.REPLICAS
+    )
 
 
 def _ray(prefix: SpecPath) -> tuple[RolePath, ...]:
@@ -132,15 +151,21 @@ def _argo(kind: str, prefix: SpecPath = ("spec",)) -> WorkloadKind:
         RolePath(prefix, "workflow", shape),
         RolePath((*prefix, "templateDefaults"), "defaults", shape),
         RolePath((*prefix, "templates", EACH_ITEM), None, shape),
-        RolePath((*prefix, "templates", EACH_ITEM, "steps", EACH_ITEM, EACH_ITEM, "inline"), None, shape),
-        RolePath((*prefix, "templates", EACH_ITEM, "dag", "tasks", EACH_ITEM, "inline"), None, shape),
+        RolePath(
+            (*prefix, "templates", EACH_ITEM, "steps", EACH_ITEM, EACH_ITEM, "inline"), None, shape
+        ),
+        RolePath(
+            (*prefix, "templates", EACH_ITEM, "dag", "tasks", EACH_ITEM, "inline"), None, shape
+        ),
     )
     return WorkloadKind(kind, ("argoproj.io/v1alpha1",), specs, retry=Retry.ARGO)
 
 
 def _spark(kind: str, prefix: SpecPath) -> WorkloadKind:
     specs = tuple(RolePath((*prefix, role), role, Shape.SPARK) for role in ("driver", "executor"))
-    return WorkloadKind(kind, ("sparkoperator.k8s.io/v1beta2",), specs, frozenset(["driver"]), Retry.SPARK)
+    return WorkloadKind(
+        kind, ("sparkoperator.k8s.io/v1beta2",), specs, frozenset(["driver"]), Retry.SPARK
+    )
 
 
 def _apps(kind: str, retry: Retry = Retry.CONTROLLER) -> WorkloadKind:
@@ -187,7 +212,9 @@ _ROWS = (
         _TRAINER,
         (
             RolePath(("spec", "podSpecOverrides", EACH_ITEM), None, Shape.OVERRIDE),
-            RolePath(("spec", "podTemplateOverrides", EACH_ITEM, "spec"), None, Shape.TEMPLATE_OVERRIDE),
+            RolePath(
+                ("spec", "podTemplateOverrides", EACH_ITEM, "spec"), None, Shape.TEMPLATE_OVERRIDE
+            ),
             RolePath(
                 ("spec", "runtimePatches", EACH_ITEM, "trainingRuntimeSpec", *_RUNTIME_SPEC),
                 None,
@@ -198,7 +225,9 @@ _ROWS = (
         Retry.RUNTIME,
     ),
     *(
-        WorkloadKind(kind, _TRAINER, (RolePath(("spec", *_RUNTIME_SPEC)),), COORDINATOR_NAMES, Retry.JOB_SET)
+        WorkloadKind(
+            kind, _TRAINER, (RolePath(("spec", *_RUNTIME_SPEC)),), COORDINATOR_NAMES, Retry.JOB_SET
+        )
         for kind in ("TrainingRuntime", "ClusterTrainingRuntime")
     ),
     WorkloadKind(
@@ -241,8 +270,16 @@ _ROWS = (
         COORDINATOR_NAMES,
         Retry.VOLCANO,
     ),
-    WorkloadKind("CronJob", _VOLCANO, (RolePath((*_CRON, "spec", *_TASKS)),), COORDINATOR_NAMES, Retry.VOLCANO),
-    WorkloadKind("JobTemplate", _FLOW, (RolePath(("spec", *_TASKS)),), COORDINATOR_NAMES, Retry.VOLCANO),
+    WorkloadKind(
+        "CronJob",
+        _VOLCANO,
+        (RolePath((*_CRON, "spec", *_TASKS)),),
+        COORDINATOR_NAMES,
+        Retry.VOLCANO,
+    ),
+    WorkloadKind(
+        "JobTemplate", _FLOW, (RolePath(("spec", *_TASKS)),), COORDINATOR_NAMES, Retry.VOLCANO
+    ),
     WorkloadKind(
         "JobFlow",
         _FLOW,
@@ -289,7 +326,12 @@ _ROWS = (
         "PipelineRun",
         ("tekton.dev/v1",),
         (
-            RolePath(("spec", "taskRunTemplate", "podTemplate"), "pod", Shape.POD_TEMPLATE, may_be_made=True),
+            RolePath(
+                ("spec", "taskRunTemplate", "podTemplate"),
+                "pod",
+                Shape.POD_TEMPLATE,
+                may_be_made=True,
+            ),
             RolePath(("spec", "taskRunSpecs", EACH_ITEM, "podTemplate"), None, Shape.TASK_TEMPLATE),
         ),
     ),
@@ -298,7 +340,9 @@ _ROWS = (
         ("tekton.dev/v1beta1",),
         (
             RolePath(("spec", "podTemplate"), "pod", Shape.POD_TEMPLATE, may_be_made=True),
-            RolePath(("spec", "taskRunSpecs", EACH_ITEM, "taskPodTemplate"), None, Shape.TASK_TEMPLATE),
+            RolePath(
+                ("spec", "taskRunSpecs", EACH_ITEM, "taskPodTemplate"), None, Shape.TASK_TEMPLATE
+            ),
         ),
     ),
     WorkloadKind(
@@ -312,7 +356,10 @@ _ROWS = (
         "InferenceService",
         ("serving.kserve.io/v1beta1",),
         (
-            *(RolePath(("spec", role), role, Shape.PATCH) for role in ("predictor", "transformer", "explainer")),
+            *(
+                RolePath(("spec", role), role, Shape.PATCH)
+                for role in ("predictor", "transformer", "explainer")
+            ),
             RolePath(("spec", "canary", EACH_ITEM, "predictor"), "predictor", Shape.PATCH),
         ),
         retry=Retry.CONTROLLER,
@@ -328,7 +375,13 @@ _ROWS = (
     WorkloadKind(
         "SeldonDeployment",
         ("machinelearning.seldon.io/v1", "machinelearning.seldon.io/v1alpha2"),
-        (RolePath(("spec", "predictors", EACH_ITEM, "componentSpecs", EACH_ITEM, "spec"), None, Shape.PATCH),),
+        (
+            RolePath(
+                ("spec", "predictors", EACH_ITEM, "componentSpecs", EACH_ITEM, "spec"),
+                None,
+                Shape.PATCH,
+            ),
+        ),
         retry=Retry.CONTROLLER,
         refused=SERVING,
     ),
@@ -341,7 +394,9 @@ _ROWS = (
     ),
     # Kueue puts its labels and tolerations into every pod that it admits: for whoever runs the cluster to decide.
     # https://kueue.sigs.k8s.io/docs/concepts/resource_flavor/
-    WorkloadKind("ResourceFlavor", ("kueue.x-k8s.io/v1beta1", "kueue.x-k8s.io/v1beta2"), retry=Retry.FLAVOR),
+    WorkloadKind(
+        "ResourceFlavor", ("kueue.x-k8s.io/v1beta1", "kueue.x-k8s.io/v1beta2"), retry=Retry.FLAVOR
+    ),
     WorkloadKind("Model", ("mlops.seldon.io/v1alpha1",), refused=SERVING),
 )
 

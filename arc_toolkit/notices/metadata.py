@@ -24,7 +24,9 @@ class Reply:
 
     __slots__ = ("_came", "_date", "body", "retry_after", "status")
 
-    def __init__(self, status: int, body: bytes, retry_after: float | None, date: str | None) -> None:
+    def __init__(
+        self, status: int, body: bytes, retry_after: float | None, date: str | None
+    ) -> None:
         self.status, self.body, self.retry_after = status, body, retry_after
         self._date, self._came = date, time.time()
 
@@ -42,7 +44,12 @@ def host_of(endpoint: str) -> str:
     host = endpoint.removeprefix("http://").rstrip("/")
     _, colon, port = host.rpartition("]")[2].rpartition(":")
     is_port = not colon or (port.isascii() and port.isdigit() and int(port) < 1 << 16)
-    is_host = host.isascii() and host.isprintable() and not set(host) & set("/?#@ ") and not host.startswith(":")
+    is_host = (
+        host.isascii()
+        and host.isprintable()
+        and not set(host) & set("/?#@ ")
+        and not host.startswith(":")
+    )
     if endpoint.startswith("http://") and host and is_host and is_port:
         return host
     raise ValueError(f"{endpoint}: use http://HOST or http://HOST:PORT")
@@ -111,12 +118,17 @@ class _Connection:
         self._reader.close()
         self._socket.close()
 
-    def exchange(self, method: str, path: str, headers: dict[str, str], body: bytes | None) -> tuple[Reply, bool]:
+    def exchange(
+        self, method: str, path: str, headers: dict[str, str], body: bytes | None
+    ) -> tuple[Reply, bool]:
         """The answer, and whether the connection can be used again."""
         fields = {"Host": self._host, **headers}
         if body is not None:
             fields["Content-Length"] = str(len(body))
-        lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items())]
+        lines = [
+            f"{method} {path} HTTP/1.1",
+            *(f"{name}: {value}" for name, value in fields.items()),
+        ]
         self._socket.sendall(("\r\n".join(lines) + "\r\n\r\n").encode("ascii") + (body or b""))
         status = 100
         while status < 200:  # 1xx comes before the answer itself
@@ -133,7 +145,9 @@ class _Connection:
             content = b""
         else:
             content, is_kept = self._reader.read(_LARGEST), False
-        return Reply(status, content, _seconds(answered.get("retry-after")), answered.get("date")), is_kept
+        return Reply(
+            status, content, _seconds(answered.get("retry-after")), answered.get("date")
+        ), is_kept
 
     def _line(self) -> str:
         line = self._reader.readline(_LONGEST_LINE)
@@ -170,7 +184,11 @@ class _Connection:
 
 
 def _seconds(header: str | None) -> float | None:
-    return min(float(header), 300.0) if header is not None and header.isascii() and header.isdigit() else None
+    return (
+        min(float(header), 300.0)
+        if header is not None and header.isascii() and header.isdigit()
+        else None
+    )
 
 
 def parse_http_date(text: str) -> float | None:

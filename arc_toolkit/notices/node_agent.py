@@ -69,13 +69,27 @@ class NodeAgent:
             if self._is_cordoned is None:
                 self._is_cordoned = self._drain.is_cordoned()
             if notice is not None and notice.id != self._drained:
-                say(run_line("notice", kind=notice.kind.value, source=notice.source, node=self._node))
+                say(
+                    run_line(
+                        "notice", kind=notice.kind.value, source=notice.source, node=self._node
+                    )
+                )
                 self._drain.cordon(notice.id)
                 self._is_cordoned = True
-                deadline = notice.deadline if notice.deadline is not None else time.time() + self._grace
-                outcomes = self._drain.evict(deadline, lambda text: say(f"arc-toolkit: {text}"), self._is_wanted)
+                deadline = (
+                    notice.deadline if notice.deadline is not None else time.time() + self._grace
+                )
+                outcomes = self._drain.evict(
+                    deadline, lambda text: say(f"arc-toolkit: {text}"), self._is_wanted
+                )
                 self._drained = notice.id
-                say(run_line("drained", node=self._node, pods=sum(not outcome.problem for outcome in outcomes)))
+                say(
+                    run_line(
+                        "drained",
+                        node=self._node,
+                        pods=sum(not outcome.problem for outcome in outcomes),
+                    )
+                )
             elif notice is None and self._is_cordoned and self._watcher.has_answer:
                 if self._drain.uncordon():
                     say(run_line("withdrawn", node=self._node))

@@ -24,7 +24,11 @@ def utc(seconds: float) -> str:
 
 def run_line(event: str, /, **fields: Any) -> str:
     """One line. Fields that are None are left out; spaces in a value become `_`."""
-    words = [f"{name}={'_'.join(str(value).split())}" for name, value in fields.items() if value is not None]
+    words = [
+        f"{name}={'_'.join(str(value).split())}"
+        for name, value in fields.items()
+        if value is not None
+    ]
     return " ".join([f"{PREFIX}{utc(time.time())} {event}", *words])
 
 

@@ -13,7 +13,7 @@ import signal
 import time
 
 from arc_toolkit.errors import ArcError
-from arc_toolkit.files import reason
+from arc_toolkit.file_io import reason
 from arc_toolkit.notices.notice import Notice, NoticeKind, earliest
 from arc_toolkit.notices.run_log import run_line, utc
 from arc_toolkit.notices.signal_wait import wait_for_signal
@@ -97,7 +97,9 @@ class Supervisor:
         self._interrupted = False
         self._told: Notice | None = None
         self._told_at = 0.0  # as of the clock on the wall, like the times of checkpoints
-        self._told_since = 0.0  # the same and all others as of the monotonic clock, which nobody sets
+        self._told_since = (
+            0.0  # the same and all others as of the monotonic clock, which nobody sets
+        )
         self._deadline = 0.0  # of that notice
         self._saved_at: float | None = None
         self._saved_before: int | None = None
@@ -148,12 +150,19 @@ class Supervisor:
                 environment,
                 setpgroup=group,
                 setsigmask=(),
-                setsigdef=(signal.SIGPIPE, signal.SIGXFSZ),  # Python ignores them; the process has the usual way
+                setsigdef=(
+                    signal.SIGPIPE,
+                    signal.SIGXFSZ,
+                ),  # Python ignores them; the process has the usual way
             )
         except OSError as error:
             raise ArcError(f"cannot run {self._command[0]}: {reason(error)}") from None
         name = os.path.basename(self._command[0])
-        self._log(run_line("start", node=self._node, pid=self._child, restart=self._restarts, command=name))
+        self._log(
+            run_line(
+                "start", node=self._node, pid=self._child, restart=self._restarts, command=name
+            )
+        )
 
     def _reap(self) -> int | None:
         """The exit code of the process once it has ended. As PID 1, orphans of others are collected too."""
@@ -224,12 +233,20 @@ class Supervisor:
         self._told, self._deadline = notice, self._end_of(notice)
         deadline = utc(notice.deadline) if notice.deadline is not None else None
         self._log(
-            run_line("notice", kind=notice.kind.value, source=notice.source, deadline=deadline, step=self._step())
+            run_line(
+                "notice",
+                kind=notice.kind.value,
+                source=notice.source,
+                deadline=deadline,
+                step=self._step(),
+            )
         )
         try:
             self._file.write(notice)
         except OSError as error:
-            self._log(run_line("trouble", message=f"the notice file cannot be written: {reason(error)}"))
+            self._log(
+                run_line("trouble", message=f"the notice file cannot be written: {reason(error)}")
+            )
 
     def _notify(self) -> None:
         if self._tell is not None:
@@ -269,9 +286,19 @@ class Supervisor:
     def _result(self, code: int) -> int | None:
         """The exit code of `run`; None if the process is started again."""
         told, step = self._told, self._step()
-        if told is not None and self._saved_at is None and (late := self._saved_since_notice()) is not None:
-            self._log(run_line("saved", step=late, seconds=f"{time.monotonic() - self._told_since:.1f}"))
-        known = [number for number in (self._saved(0.0), read_saved(self._file.path)) if number is not None]
+        if (
+            told is not None
+            and self._saved_at is None
+            and (late := self._saved_since_notice()) is not None
+        ):
+            self._log(
+                run_line("saved", step=late, seconds=f"{time.monotonic() - self._told_since:.1f}")
+            )
+        known = [
+            number
+            for number in (self._saved(0.0), read_saved(self._file.path))
+            if number is not None
+        ]
         fields = {"code": code, "step": step, "saved": max(known, default=None)}
         is_done = code == 0 and self._signalled is None and takes_part(self._file.path)
         if told is not None and not is_done:
@@ -290,7 +317,9 @@ class Supervisor:
             self._log(run_line("end", reason="stopped" if code == EVICTED else "failed", **fields))
             return code
         self._restarts += 1
-        self._log(run_line("end", reason="failed", **fields, restarts_left=self._budget - self._restarts))
+        self._log(
+            run_line("end", reason="failed", **fields, restarts_left=self._budget - self._restarts)
+        )
         return None
 
     def _pause(self) -> int | None:

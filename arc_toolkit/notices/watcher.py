@@ -23,7 +23,9 @@ AFTER_A_FAULT = 30.0  # seconds until a source with a fault of its own is asked 
 class Watcher:
     """The notices of several sources. Every source has a thread of its own, because one may hang."""
 
-    def __init__(self, sources: Sequence[NoticeSource], *, report: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self, sources: Sequence[NoticeSource], *, report: Callable[[str], None] | None = None
+    ) -> None:
         self._sources = tuple(sources)
         self._report = report or say
         self._notices: dict[int, list[Notice]] = {}  # by the place of the source
@@ -35,7 +37,9 @@ class Watcher:
     def start(self) -> Watcher:
         for place, source in enumerate(self._sources):
             name = f"notices-{source.name}"
-            threading.Thread(target=self._watch, args=(place, source), name=name, daemon=True).start()
+            threading.Thread(
+                target=self._watch, args=(place, source), name=name, daemon=True
+            ).start()
         return self
 
     def stop(self) -> None:
@@ -85,7 +89,9 @@ class Watcher:
                 wait = max(wait, trouble.retry)
                 # What was announced holds until an answer takes it back.
                 if trouble.blocked and not is_in_trouble:
-                    self._report(f"notices: {trouble}: evictions will not be noticed while that is so")
+                    self._report(
+                        f"notices: {trouble}: evictions will not be noticed while that is so"
+                    )
                     is_in_trouble = True
                 elif not trouble.blocked and str(trouble) not in said and len(said) < 10:
                     self._report(f"notices: {trouble}")
@@ -93,7 +99,9 @@ class Watcher:
             except Exception as error:  # the training run must not end because of this
                 wait = AFTER_A_FAULT
                 if not is_in_trouble:
-                    self._report(f"notices: {source.name} failed ({type(error).__name__}: {error}); trying again")
+                    self._report(
+                        f"notices: {source.name} failed ({type(error).__name__}: {error}); trying again"
+                    )
                 is_in_trouble = True
             self._stopped.wait(wait)
 
@@ -106,14 +114,18 @@ class Watcher:
             known, listed = {notice.id for notice in before}, {notice.id for notice in notices}
             # A time that is over when the notice comes is when it may begin, not when it does: there may still be time.
             self._late |= {
-                notice.id for notice in notices if notice.id not in known and notice.seconds_left() == 0
+                notice.id
+                for notice in notices
+                if notice.id not in known and notice.seconds_left() == 0
             }
             for notice in notices:
                 notice.deadline = None if notice.id in self._late else notice.deadline
             self._notices[place] = notices
         for notice in before:
             if notice.id not in listed:
-                self._report(f"notices: {notice.kind.value} of {notice.source} is not announced any more")
+                self._report(
+                    f"notices: {notice.kind.value} of {notice.source} is not announced any more"
+                )
         for notice in notices:
             if notice.id in known:
                 continue

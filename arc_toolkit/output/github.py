@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from arc_toolkit.edit.discover import Problem
+from arc_toolkit.edit.files.discover import Problem
 from arc_toolkit.findings import Finding
 
 _LEVELS = {"error": "error", "warning": "warning", "note": "notice"}

@@ -9,7 +9,9 @@ import hashlib
 def page_policy(style: str, script: str = "") -> str:
     scripts = f"script-src '{_hash(script)}'; " if script else ""
     styles = f"style-src '{_hash(style)}'; "
-    return f"default-src 'none'; {styles}{scripts}img-src data:; base-uri 'none'; form-action 'none'"
+    return (
+        f"default-src 'none'; {styles}{scripts}img-src data:; base-uri 'none'; form-action 'none'"
+    )
 
 
 def _hash(text: str) -> str:

@@ -19,7 +19,10 @@ def listing(rules: Sequence[Rule]) -> str:
     """One line per rule."""
     return table(
         ["RULE", "SEVERITY", "FIX", "COMMAND", "IN", "WHAT"],
-        [[rule.id, rule.severity, rule.fix, rule.command, rule.language, rule.summary] for rule in rules],
+        [
+            [rule.id, rule.severity, rule.fix, rule.command, rule.language, rule.summary]
+            for rule in rules
+        ],
     )
 
 

@@ -13,10 +13,10 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any, Literal
 
-from arc_toolkit.edit.diff import unified
-from arc_toolkit.edit.discover import Problem, Skipped
-from arc_toolkit.edit.edits import Edit
-from arc_toolkit.edit.line_map import LineMap, line_starts
+from arc_toolkit.edit.code.line_map import LineMap, line_starts
+from arc_toolkit.edit.files.diff import unified
+from arc_toolkit.edit.files.discover import Problem, Skipped
+from arc_toolkit.edit.files.edits import Edit
 from arc_toolkit.errors import FOUND, OK, USAGE
 from arc_toolkit.findings import FileResult, Finding, Rule
 from arc_toolkit.output.jsonout import document
@@ -80,13 +80,18 @@ class ReportedFinding:
         return {
             **{name: getattr(self.finding, name) for name in names},
             "fixed": self.fixed,
-            "fix": fix and {"title": fix.title, "edits": [asdict(entry) for entry in self.replacements]},
+            "fix": fix
+            and {"title": fix.title, "edits": [asdict(entry) for entry in self.replacements]},
         }
 
     def text(self, style: Style) -> str:
         """`path:line:column: severity: message [rule]`, the source line, the reason, and what fixes it."""
         finding = self.finding
-        place = f"{finding.path}:{finding.line}:{max(1, finding.column)}:" if finding.line else f"{finding.path}:"
+        place = (
+            f"{finding.path}:{finding.line}:{max(1, finding.column)}:"
+            if finding.line
+            else f"{finding.path}:"
+        )
         severity = style(finding.severity, _COLORS[finding.severity])
         lines = [f"{place} {severity}: {printable(finding.message)} [{finding.rule}]"]
         if self.quoted is not None:
@@ -143,7 +148,12 @@ class RunReport:
             self._skipped.append(skipped)
 
     def file(
-        self, result: FileResult, new_files: NewFiles = (), *, writing_failed: bool = False, count: int = 1
+        self,
+        result: FileResult,
+        new_files: NewFiles = (),
+        *,
+        writing_failed: bool = False,
+        count: int = 1,
     ) -> tuple[Status, list[ReportedFinding]]:
         """Count a file, or `count` things in it; its status, and its findings in the order of the text."""
         status = self._status(result, new_files, writing_failed)
@@ -153,7 +163,9 @@ class RunReport:
         rows = self._rows(result, written)
         self._counts.update(row.finding.severity for row in rows)
         self._counts["not set"] += sum(
-            row.finding.severity == "warning" and row.finding.rule in self._settings and not row.finding.applied
+            row.finding.severity == "warning"
+            and row.finding.rule in self._settings
+            and not row.finding.applied
             for row in rows
         )
         if self.form != "text":
@@ -163,7 +175,9 @@ class RunReport:
             if self._mode is not Mode.REPORT:
                 entry |= {
                     "refused": result.refused,
-                    "diff": diff(result, new_files).encode(errors="surrogateescape").decode(errors="replace"),
+                    "diff": diff(result, new_files)
+                    .encode(errors="surrogateescape")
+                    .decode(errors="replace"),
                     "new_files": [path for path, _ in new_files],
                 }
             self._files.append(entry)
@@ -189,7 +203,9 @@ class RunReport:
             lines = LineMap(before, text)
         source = text.split("\n") if self.form == "text" else []
         rows = []
-        for finding in sorted(result.findings, key=lambda finding: (finding.line, finding.column, finding.rule)):
+        for finding in sorted(
+            result.findings, key=lambda finding: (finding.line, finding.column, finding.rule)
+        ):
             edits = finding.fix.edits if finding.fix else ()
             if lines is not None and finding.path == result.path and finding.line:
                 line, column = lines.position(finding.line, finding.column)
@@ -199,7 +215,11 @@ class RunReport:
             is_own = finding.path == result.path
             quoted = _quoted(source, finding.line) if is_own else None
             has_edits = edits and not fixed and self.form != "text"
-            rows.append(ReportedFinding(finding, fixed, replacements(text, edits) if has_edits else (), quoted))
+            rows.append(
+                ReportedFinding(
+                    finding, fixed, replacements(text, edits) if has_edits else (), quoted
+                )
+            )
         return rows
 
     # --- the end -------------------------------------------------------------------------------------------
@@ -218,7 +238,9 @@ class RunReport:
         """`3 files would change, 2 skipped. Run again with --write to apply.`"""
         counts = self._counts
         if self._mode is Mode.REPORT:
-            severities = ", ".join(plural(counts[name], name) for name in ("error", "warning", "note"))
+            severities = ", ".join(
+                plural(counts[name], name) for name in ("error", "warning", "note")
+            )
             checked = plural(counts[Status.CHECKED], self._subject)
             return f"checked {checked}: {severities}, {counts['skipped']} skipped"
         main = Status.CHANGED if self._mode is Mode.WRITE else Status.WOULD_CHANGE
@@ -243,14 +265,19 @@ class RunReport:
                     **self.extra,
                     "files": self._files,
                     "findings": [row.data for row in self._findings],
-                    "skipped": [{**asdict(skipped), "cause": skipped.cause.value} for skipped in self._skipped],
+                    "skipped": [
+                        {**asdict(skipped), "cause": skipped.cause.value}
+                        for skipped in self._skipped
+                    ],
                     "problems": [asdict(problem) for problem in self._problems],
                 },
             )
         if self.form == "sarif":
             from arc_toolkit.output.sarif import sarif
 
-            return sarif(self._findings, self._rules, unusable, command=self._command, docs_url=docs_url)
+            return sarif(
+                self._findings, self._rules, unusable, command=self._command, docs_url=docs_url
+            )
         if self.form == "github":
             from arc_toolkit.output.github import workflow_commands
 
@@ -259,7 +286,9 @@ class RunReport:
 
 
 def diff(result: FileResult, new_files: NewFiles) -> str:
-    changed = unified(result.path, result.before, result.after) if result.changed and result.after else ""
+    changed = (
+        unified(result.path, result.before, result.after) if result.changed and result.after else ""
+    )
     return changed + "".join(unified(path, None, content) for path, content in new_files)
 
 
@@ -275,7 +304,9 @@ def replacements(text: str, edits: Iterable[Edit]) -> tuple[Replacement, ...]:
         return line, offset - starts[line - 1] + 1
 
     ordered = sorted(edits, key=lambda edit: (edit.start, edit.end))
-    return tuple(Replacement(*position(edit.start), *position(edit.end), edit.text) for edit in ordered)
+    return tuple(
+        Replacement(*position(edit.start), *position(edit.end), edit.text) for edit in ordered
+    )
 
 
 def _quoted(source: Sequence[str], number: int) -> str | None:

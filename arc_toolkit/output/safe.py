@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 
 # Terminal controls, every kind of line break, and what turns the direction of writing (a name can lie with it).
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_CONTROL = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]"
+)
 _NAMED = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
 # A value: quoted (the quotes may be escaped, as in JSON inside JSON), or up to the end of the word.
 _VALUE = r"""(?: \\*"(?:[^"\\]|\\.)*" | \\*'(?:[^'\\]|\\.)*' | [^\s&;,]+ )"""

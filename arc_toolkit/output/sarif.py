@@ -12,12 +12,14 @@ from typing import Any
 from urllib.parse import quote
 
 from arc_toolkit import __version__
-from arc_toolkit.edit.discover import Problem
-from arc_toolkit.edit.line_map import NEWLINES
+from arc_toolkit.edit.code.line_map import NEWLINES
+from arc_toolkit.edit.files.discover import Problem
 from arc_toolkit.findings import Fix, Rule
 from arc_toolkit.output.run_report import Replacement, ReportedFinding
 
-SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+SCHEMA = (
+    "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+)
 
 
 def sarif(
@@ -49,7 +51,9 @@ def sarif(
                 "invocations": [
                     {
                         "executionSuccessful": not problems,
-                        "toolExecutionNotifications": [_notification(problem) for problem in problems],
+                        "toolExecutionNotifications": [
+                            _notification(problem) for problem in problems
+                        ],
                     }
                 ],
                 "columnKind": "unicodeCodePoints",
@@ -70,7 +74,10 @@ def _rule(name: str, rule: Rule | None, command: str, docs_url: str) -> dict[str
         "id": name,
         "shortDescription": {"text": rule.summary},
         "fullDescription": {"text": rule.why.replace("\n", " ")},
-        "help": {"text": rule.why, "markdown": f"{rule.why}\n\n```\n{rule.before}```\n\n```\n{rule.after}```\n"},
+        "help": {
+            "text": rule.why,
+            "markdown": f"{rule.why}\n\n```\n{rule.before}```\n\n```\n{rule.after}```\n",
+        },
         **uri,
         "defaultConfiguration": {"level": rule.severity},
         "properties": {"fix": rule.fix},

@@ -26,7 +26,9 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence
         blanks = " " * (widths[index] - width(text))
         return blanks + text if index in right else text + blanks
 
-    return "\n".join("  ".join(cell(text, index) for index, text in enumerate(line)).rstrip() for line in lines)
+    return "\n".join(
+        "  ".join(cell(text, index) for index, text in enumerate(line)).rstrip() for line in lines
+    )
 
 
 def plural(count: int, word: str) -> str:

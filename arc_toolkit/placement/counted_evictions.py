@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from arc_toolkit.edit.yaml_nodes import Node, get, items_of, text_of
+from arc_toolkit.edit.yaml.nodes import YamlNode, get, items_of, text_of
 from arc_toolkit.kube.workloads import Retry
 from arc_toolkit.placement.manifests import Workload, makes_pod
 from arc_toolkit.placement.retries import VOLCANO_EVENTS, VOLCANO_FAILED, volcano_policies
@@ -34,7 +34,9 @@ def counted_evictions(workload: Workload) -> Iterator[str]:
         case Retry.ARGO:
             yield from _argo(workload)
     if any(
-        _exits_with_0(container) for spec in workload.pod_specs for container in items_of(spec.get("containers"))
+        _exits_with_0(container)
+        for spec in workload.pod_specs
+        for container in items_of(spec.get("containers"))
     ):
         yield "its command exits with 0 at SIGTERM, so that an evicted pod counts as done: exit with 143 there"
 
@@ -93,7 +95,7 @@ def _argo(workload: Workload) -> Iterator[str]:
             return
 
 
-def _exits_with_0(container: Node) -> bool:
+def _exits_with_0(container: YamlNode) -> bool:
     words = (*items_of(get(container, "command")), *items_of(get(container, "args")))
     texts = (text_of(word) or "" for word in words)
     return any("trap" in text and _EXITS_WITH_0.search(text) for text in texts)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import yaml
 
-from arc_toolkit.edit.yaml_editor import Path
-from arc_toolkit.edit.yaml_nodes import Node, YamlText, get, is_null, items_of, pairs, text_of
+from arc_toolkit.edit.yaml.editor import KeyPath
+from arc_toolkit.edit.yaml.nodes import YamlNode, YamlText, get, is_null, items_of, pairs, text_of
 from arc_toolkit.kube.workloads import (
     EACH_ITEM,
     EACH_KEY,
@@ -19,7 +19,12 @@ from arc_toolkit.kube.workloads import (
     workload_kind,
 )
 
-REQUIRED = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
+REQUIRED = (
+    "affinity",
+    "nodeAffinity",
+    "requiredDuringSchedulingIgnoredDuringExecution",
+    "nodeSelectorTerms",
+)
 PREFERRED = ("affinity", "nodeAffinity", "preferredDuringSchedulingIgnoredDuringExecution")
 _TERM_FIELDS = ("matchExpressions", "matchFields")
 
@@ -28,19 +33,23 @@ _TERM_FIELDS = ("matchExpressions", "matchFields")
 class PodSpec:
     """One pod spec, or the fields that stand for one. Never changed; frozen ones take longer to make."""
 
-    path: Path
-    node: Node
+    path: KeyPath
+    node: YamlNode
     role: str
     shape: Shape
     coordinator: bool
 
     def __post_init__(self) -> None:
-        fields = {key.value: value for key, value in self.node.value if isinstance(key, yaml.ScalarNode)}
+        fields = {
+            key.value: value for key, value in self.node.value if isinstance(key, yaml.ScalarNode)
+        }
         # The values by their keys, of which a dozen are asked for; None if it has a merge key.
         self._fields = None if "<<" in fields else fields
         labels = pairs(self.get("nodeSelector"))
         # The nodeSelector; values that are not text are left out, because the API server refuses them.
-        self.selector = {key: value for key, (_, node) in labels.items() if (value := text_of(node))}
+        self.selector = {
+            key: value for key, (_, node) in labels.items() if (value := text_of(node))
+        }
         terms = items_of(self.get(*REQUIRED)) if self.get("affinity") is not None else ()
         # The nodeSelectorTerms by their index, without empty ones: those match no node, and must not begin to.
         self.required_terms = {
@@ -49,7 +58,7 @@ class PodSpec:
             if any(items_of(get(term, name)) for name in _TERM_FIELDS)
         }
 
-    def get(self, name: str, *path: str | int) -> Node | None:
+    def get(self, name: str, *path: str | int) -> YamlNode | None:
         fields = self._fields
         node = get(self.node, name) if fields is None else fields.get(name)
         return get(node, *path) if path else node
@@ -61,7 +70,9 @@ class PodSpec:
     def is_whole(self) -> bool:
         """Whether it has containers; a patch of kustomize has none."""
         containers = self.get("containers")
-        is_empty = is_null(containers) or (isinstance(containers, yaml.SequenceNode) and not containers.value)
+        is_empty = is_null(containers) or (
+            isinstance(containers, yaml.SequenceNode) and not containers.value
+        )
         return self.shape is not Shape.POD_SPEC or not (containers is None or is_empty)
 
 
@@ -73,8 +84,8 @@ class Workload:
     api_version: str
     name: str
     namespace: str
-    path: Path
-    node: Node
+    path: KeyPath
+    node: YamlNode
     pod_specs: tuple[PodSpec, ...]
     # Of an object inside another one, such as the trial of an experiment: the name of the outer kind.
     inside: str = ""
@@ -84,7 +95,7 @@ class Workload:
         """`Job train`; of an object without a name, its kind."""
         return f"{self.kind.kind} {self.name}" if self.name else self.kind.kind
 
-    def get(self, *path: str | int) -> Node | None:
+    def get(self, *path: str | int) -> YamlNode | None:
         return get(self.node, *path)
 
     def text(self, *path: str | int) -> str | None:
@@ -98,11 +109,11 @@ class UnknownObject:
     api_version: str
     kind: str
     name: str
-    node: Node
-    template: Path
+    node: YamlNode
+    template: KeyPath
 
 
-def duplicate_key(node: Node) -> Node | None:
+def duplicate_key(node: YamlNode) -> YamlNode | None:
     """The second of two equal keys below a node: clients keep one or the other, and the API server refuses both."""
     nodes, seen = [node], {id(node)}
     for current in nodes:  # grows
@@ -111,7 +122,9 @@ def duplicate_key(node: Node) -> Node | None:
             keys = {str(key.value) for key, _ in children}
             if len(keys) < len(children):
                 values = [key.value for key, _ in children]
-                second: Node = next(key for index, (key, _) in enumerate(children) if key.value in values[:index])
+                second: YamlNode = next(
+                    key for index, (key, _) in enumerate(children) if key.value in values[:index]
+                )
                 return second
             children = [child for _, child in children]
         for child in children:
@@ -133,7 +146,7 @@ def makes_pod(spec: PodSpec) -> bool:
     return is_template and not any(name in pairs(spec.node) for name in _WITHOUT_POD)
 
 
-def is_manifest(node: Node | None) -> bool:
+def is_manifest(node: YamlNode | None) -> bool:
     """Whether a document is a Kubernetes object."""
     return text_of(get(node, "apiVersion")) is not None and text_of(get(node, "kind")) is not None
 
@@ -145,7 +158,7 @@ def read_objects(source: YamlText) -> Iterator[Workload | UnknownObject]:
             yield from _object(document, (number,), "")
 
 
-def _object(node: Node, path: Path, inside: str) -> Iterator[Workload | UnknownObject]:
+def _object(node: YamlNode, path: KeyPath, inside: str) -> Iterator[Workload | UnknownObject]:
     api_version, kind = text_of(get(node, "apiVersion")), text_of(get(node, "kind"))
     if api_version is None or kind is None:
         return
@@ -157,7 +170,9 @@ def _object(node: Node, path: Path, inside: str) -> Iterator[Workload | UnknownO
     name = text_of(get(metadata, "name")) or text_of(get(metadata, "generateName")) or ""
     row = workload_kind(api_version, kind)
     if row is None:
-        if (api_version, kind) not in WITHOUT_PODS and (template := _hidden_template(node, path)) is not None:
+        if (api_version, kind) not in WITHOUT_PODS and (
+            template := _hidden_template(node, path)
+        ) is not None:
             yield UnknownObject(api_version, kind, name, node, template)
         return
     namespace = text_of(get(metadata, "namespace")) or ""
@@ -168,18 +183,26 @@ def _object(node: Node, path: Path, inside: str) -> Iterator[Workload | UnknownO
             yield from _object(child, (*path, *place), inside or kind)
 
 
-def _pod_specs(row: WorkloadKind, node: Node, path: Path) -> Iterator[PodSpec]:
+def _pod_specs(row: WorkloadKind, node: YamlNode, path: KeyPath) -> Iterator[PodSpec]:
     for entry in row.specs:
         places = list(expand(node, entry.path))
-        if not places and entry.may_be_made and isinstance(spec := get(node, "spec"), yaml.MappingNode):
-            places = [(entry.path, yaml.MappingNode(spec.tag, [], spec.start_mark, spec.end_mark), "")]
+        if (
+            not places
+            and entry.may_be_made
+            and isinstance(spec := get(node, "spec"), yaml.MappingNode)
+        ):
+            places = [
+                (entry.path, yaml.MappingNode(spec.tag, [], spec.start_mark, spec.end_mark), "")
+            ]
         for place, child, passed in places:
             if isinstance(child, yaml.MappingNode):
                 role = (entry.role or passed or "pod").lower()
                 yield PodSpec((*path, *place), child, role, entry.shape, role in row.coordinators)
 
 
-def expand(node: Node, path: SpecPath, at: Path = (), name: str = "") -> Iterator[tuple[Path, Node, str]]:
+def expand(
+    node: YamlNode, path: SpecPath, at: KeyPath = (), name: str = ""
+) -> Iterator[tuple[KeyPath, YamlNode, str]]:
     """Every place that a path of the table leads to, with the last key or name of an item that it passed."""
     for number, step in enumerate(path):
         if step == EACH_KEY:
@@ -199,7 +222,7 @@ def expand(node: Node, path: SpecPath, at: Path = (), name: str = "") -> Iterato
     yield (*at, *path), node, name
 
 
-def _item_name(node: Node) -> str:
+def _item_name(node: YamlNode) -> str:
     """What an item of a list is called: by its own name, or by the jobs that it is for."""
     for field in (("name",), ("groupName",), ("pipelineTaskName",), ("targetJobs", 0, "name")):
         if (text := text_of(get(node, *field))) is not None:
@@ -207,9 +230,9 @@ def _item_name(node: Node) -> str:
     return ""
 
 
-def _hidden_template(node: Node, path: Path) -> Path | None:
+def _hidden_template(node: YamlNode, path: KeyPath) -> KeyPath | None:
     """The place of the first pod spec below a node: a mapping with a list of containers that have images."""
-    stack: list[tuple[Node, Path]] = [(node, path)]
+    stack: list[tuple[YamlNode, KeyPath]] = [(node, path)]
     seen: set[int] = set()
     while stack:
         current, at = stack.pop()

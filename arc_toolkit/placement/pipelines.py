@@ -16,9 +16,20 @@ from dataclasses import dataclass, replace
 
 import yaml
 
-from arc_toolkit.edit.edits import Refused
-from arc_toolkit.edit.yaml_editor import Path
-from arc_toolkit.edit.yaml_nodes import MAP, SEQ, STR, Node, YamlText, compose, get, items_of, pairs, text_of
+from arc_toolkit.edit.files.edits import Refused
+from arc_toolkit.edit.yaml.editor import KeyPath
+from arc_toolkit.edit.yaml.nodes import (
+    MAP,
+    SEQ,
+    STR,
+    YamlNode,
+    YamlText,
+    compose,
+    get,
+    items_of,
+    pairs,
+    text_of,
+)
 from arc_toolkit.kube.workloads import Shape
 from arc_toolkit.placement.manifests import PREFERRED, REQUIRED, PodSpec
 from arc_toolkit.placement.place_plan import GRACE, RETRIES, SPOT, PlacePlan, PlaceSettings
@@ -43,8 +54,8 @@ class ContainerTask:
     """A task of a pipeline that runs a container."""
 
     name: str
-    path: Path
-    node: Node
+    path: KeyPath
+    node: YamlNode
     executor: str
 
 
@@ -53,15 +64,15 @@ class CompiledPipeline:
     """One pipeline: where it is, and where the settings of its platform are."""
 
     name: str
-    node: Node
+    node: YamlNode
     tasks: tuple[ContainerTask, ...]
-    platform: Path
+    platform: KeyPath
     # The settings of its executors, by name.
-    settings: dict[str, Node]
+    settings: dict[str, YamlNode]
     # Whether there is a place for settings of the platform.
     has_platform: bool = True
 
-    def pod_spec(self, executor: str, role: str, at: Node) -> PodSpec:
+    def pod_spec(self, executor: str, role: str, at: YamlNode) -> PodSpec:
         """What an executor says about nodes, in the form of a pod spec; the path is that of its settings."""
         own = self.settings.get(executor)
         fields = {
@@ -87,16 +98,27 @@ def read_pipelines(source: YamlText) -> Iterator[CompiledPipeline]:
     for number, document in enumerate(documents):
         spec = get(document, "spec")
         inner = get(spec, "pipelineSpec")
-        if text_of(get(document, "kind")) == "PipelineVersion" and inner is not None and _is_pipeline(inner):
-            path: Path = (number, "spec")
-            yield _pipeline(inner, (*path, "pipelineSpec"), (*path, "platformSpec"), get(spec, "platformSpec"))
+        if (
+            text_of(get(document, "kind")) == "PipelineVersion"
+            and inner is not None
+            and _is_pipeline(inner)
+        ):
+            path: KeyPath = (number, "spec")
+            yield _pipeline(
+                inner, (*path, "pipelineSpec"), (*path, "platformSpec"), get(spec, "platformSpec")
+            )
 
 
-def _is_pipeline(node: Node | None) -> bool:
-    return get(node, "root", "dag") is not None and get(node, "deploymentSpec", "executors") is not None
+def _is_pipeline(node: YamlNode | None) -> bool:
+    return (
+        get(node, "root", "dag") is not None
+        and get(node, "deploymentSpec", "executors") is not None
+    )
 
 
-def _pipeline(node: Node, path: Path, platform: Path, settings: Node | None) -> CompiledPipeline:
+def _pipeline(
+    node: YamlNode, path: KeyPath, platform: KeyPath, settings: YamlNode | None
+) -> CompiledPipeline:
     containers = {
         name
         for name, (_, executor) in pairs(get(node, "deploymentSpec", "executors")).items()
@@ -104,7 +126,9 @@ def _pipeline(node: Node, path: Path, platform: Path, settings: Node | None) -> 
         and not (text_of(get(executor, "container", "image")) or "").startswith(_DRIVER_IMAGES)
     }
     tasks = []
-    dags: list[tuple[Path, Node | None]] = [((*path, "root", "dag", "tasks"), get(node, "root", "dag", "tasks"))]
+    dags: list[tuple[KeyPath, YamlNode | None]] = [
+        ((*path, "root", "dag", "tasks"), get(node, "root", "dag", "tasks"))
+    ]
     for name, (_, component) in pairs(get(node, "components")).items():
         dags.append(((*path, "components", name, "dag", "tasks"), get(component, "dag", "tasks")))
     for place, dag in dags:
@@ -118,13 +142,15 @@ def _pipeline(node: Node, path: Path, platform: Path, settings: Node | None) -> 
     return CompiledPipeline(name, node, tuple(tasks), platform, own)
 
 
-def _affinity(settings: Node | None) -> Node | None:
+def _affinity(settings: YamlNode | None) -> YamlNode | None:
     """`nodeAffinity` as a pod spec has it: terms without a weight are required, and any of them is enough."""
     terms = items_of(get(settings, "nodeAffinity"))
     if not terms:
         return None
     required = [term for term in terms if get(term, "weight") is None]
-    preferred = [_mapping({"preference": term}, term) for term in terms if get(term, "weight") is not None]
+    preferred = [
+        _mapping({"preference": term}, term) for term in terms if get(term, "weight") is not None
+    ]
     fields = {
         REQUIRED[2]: _mapping({REQUIRED[3]: yaml.SequenceNode(SEQ, required)}, terms[0]),
         PREFERRED[2]: yaml.SequenceNode(SEQ, preferred),
@@ -132,7 +158,7 @@ def _affinity(settings: Node | None) -> Node | None:
     return _mapping({"nodeAffinity": _mapping(fields, terms[0])}, terms[0])
 
 
-def _mapping(fields: dict[str, Node], at: Node) -> Node:
+def _mapping(fields: dict[str, YamlNode], at: YamlNode) -> YamlNode:
     value = [(yaml.ScalarNode(STR, name), node) for name, node in fields.items()]
     return yaml.MappingNode(MAP, value, at.start_mark, at.end_mark)
 
@@ -149,7 +175,7 @@ def with_platform(source: YamlText) -> YamlText:
     return YamlText(text, source.bom, compose(text))
 
 
-def without_platform(text: str, documents: tuple[Node | None, ...]) -> YamlText:
+def without_platform(text: str, documents: tuple[YamlNode | None, ...]) -> YamlText:
     """The same text without settings of its platform that stayed empty."""
     for newline in ("\n", "\r\n") if len(documents) == 2 else ():
         end = _platform(text[: text.rfind("---")]).replace("\n", newline)
@@ -180,7 +206,11 @@ def place_pipelines(plan: PlacePlan, pipelines: Iterable[CompiledPipeline]) -> N
         if settings.grace is not None and settings.wants(GRACE):
             message = f"pipeline {pipeline.name}: the grace period is not set"
             plan.refuse(GRACE, message, pipeline.node, "kfp has no field for it")
-        if settings.retries is not None and settings.wants(RETRIES) and settings.spot is not SpotPolicy.AVOID:
+        if (
+            settings.retries is not None
+            and settings.wants(RETRIES)
+            and settings.spot is not SpotPolicy.AVOID
+        ):
             _retry_tasks(plan, pipeline, settings.retries)
 
 
@@ -207,7 +237,10 @@ def _place_tasks(plan: PlacePlan, pipeline: CompiledPipeline, spot: SpotPolicy) 
         settings = pipeline.settings.get(executor)
 
         def operation(
-            editor: SpecEditor, spec: PodSpec = spec, settings: Node | None = settings, others: str = others
+            editor: SpecEditor,
+            spec: PodSpec = spec,
+            settings: YamlNode | None = settings,
+            others: str = others,
         ) -> None:
             if others:
                 raise Refused(f"{others} runs with the same executor")
@@ -226,7 +259,11 @@ def _place_tasks(plan: PlacePlan, pipeline: CompiledPipeline, spot: SpotPolicy) 
 
 
 def place_executor(
-    editor: SpecEditor, spec: PodSpec, settings: Node | None, spot: SpotPolicy, capacity: SpotCapacity
+    editor: SpecEditor,
+    spec: PodSpec,
+    settings: YamlNode | None,
+    spot: SpotPolicy,
+    capacity: SpotCapacity,
 ) -> None:
     """Ask for these nodes in the settings of one executor; `Refused` with the reason if they say the opposite."""
     terms = items_of(get(settings, "nodeAffinity"))
@@ -236,9 +273,11 @@ def place_executor(
     ]
     by_parameter += [get(row, "tolerationJson") for row in items_of(get(settings, "tolerations"))]
     if any(node is not None for node in by_parameter):
-        raise Refused("a parameter of the pipeline says it: give the tolerations and the selector there")
+        raise Refused(
+            "a parameter of the pipeline says it: give the tolerations and the selector there"
+        )
     directions = refuse_contradictions(spec, spot, capacity)
-    path: Path = (*spec.path, "nodeAffinity")
+    path: KeyPath = (*spec.path, "nodeAffinity")
     if spot is not SpotPolicy.AVOID:
         add_toleration(editor, spec, capacity)
     if spot is SpotPolicy.PREFER:
@@ -262,9 +301,9 @@ def _retry_tasks(plan: PlacePlan, pipeline: CompiledPipeline, retries: int) -> N
     for task in pipeline.tasks:
         if not _chosen(plan, task) or get(task.node, "retryPolicy", "maxRetryCount") is not None:
             continue
-        path: Path = (*task.path, "retryPolicy", "maxRetryCount")
+        path: KeyPath = (*task.path, "retryPolicy", "maxRetryCount")
 
-        def operation(editor: SpecEditor, path: Path = path) -> None:
+        def operation(editor: SpecEditor, path: KeyPath = path) -> None:
             editor.set(path, retries)
 
         message = f"pipeline {pipeline.name}, task {task.name}: retries are not set"

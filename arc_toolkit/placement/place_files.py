@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from arc_toolkit.edit.discover import CODE_ENDINGS, ENDINGS, Problem, Skipped, foreign_yaml
-from arc_toolkit.edit.edits import Refused, Unreadable
-from arc_toolkit.edit.yaml_nodes import YamlText, read
+from arc_toolkit.edit.files.discover import CODE_ENDINGS, ENDINGS, Problem, Skipped, foreign_yaml
+from arc_toolkit.edit.files.edits import Refused, Unreadable
+from arc_toolkit.edit.yaml.nodes import YamlText, read
 from arc_toolkit.findings import FileResult, Finding, without_changes
 from arc_toolkit.ignore_rules import OF_UNKNOWN_RULE, WITHOUT_REASON, ignore_problems
 from arc_toolkit.placement.manifests import is_manifest
-from arc_toolkit.placement.pipelines import place_pipelines, read_pipelines, with_platform, without_platform
+from arc_toolkit.placement.pipelines import (
+    place_pipelines,
+    read_pipelines,
+    with_platform,
+    without_platform,
+)
 from arc_toolkit.placement.place_plan import PLACE_SETTINGS, ManifestPlan, PlacePlan, PlaceSettings
 from arc_toolkit.placement.place_workloads import place_objects
 
@@ -62,7 +67,9 @@ class PlaceFiles:
     def prepare(self, path: str, data: bytes) -> None:
         """Nothing in a manifest refers to another file."""
 
-    def process(self, path: str, data: bytes, *, in_folder: bool, named: bool = False) -> FileResult:
+    def process(
+        self, path: str, data: bytes, *, in_folder: bool, named: bool = False
+    ) -> FileResult:
         if path.lower().endswith(CODE_ENDINGS):
             from arc_toolkit.placement.code.code_files import place_code
 
@@ -103,7 +110,9 @@ def _has_word(data: bytes) -> bool:
     return b"apiVersion" in data or b"deploymentSpec" in data
 
 
-def _plan(path: str, source: YamlText, settings: PlaceSettings, is_proved: bool = False) -> ManifestPlan:
+def _plan(
+    path: str, source: YamlText, settings: PlaceSettings, is_proved: bool = False
+) -> ManifestPlan:
     plan = ManifestPlan(path, source, settings, is_proved)
     place_objects(plan)
     if "deploymentSpec" in source.text:
@@ -119,7 +128,9 @@ def _manifests(data: bytes) -> YamlText | None:
 
 
 def _skip(path: str, data: bytes, named: bool = False) -> FileResult:
-    return FileResult(path, data, skipped=foreign_yaml(path, data, "not a Kubernetes manifest", named=named))
+    return FileResult(
+        path, data, skipped=foreign_yaml(path, data, "not a Kubernetes manifest", named=named)
+    )
 
 
 def _proved(plan: ManifestPlan) -> bytes | None:

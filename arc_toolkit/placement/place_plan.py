@@ -6,11 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from arc_toolkit.edit.edits import Refused
-from arc_toolkit.edit.ignores import Ignores, find_ignores
-from arc_toolkit.edit.yaml_editor import Editor
-from arc_toolkit.edit.yaml_nodes import Node, YamlText, place
-from arc_toolkit.edit.yaml_writer import YamlStyle
+from arc_toolkit.edit.files.edits import Refused
+from arc_toolkit.edit.files.ignores import Ignores, find_ignores
+from arc_toolkit.edit.yaml.editor import Editor
+from arc_toolkit.edit.yaml.nodes import YamlNode, YamlText, place
+from arc_toolkit.edit.yaml.writer import YamlStyle
 from arc_toolkit.findings import Finding, Rule, Severity
 from arc_toolkit.placement.manifests import UnknownObject, Workload, read_objects
 from arc_toolkit.placement.spec_editor import RecordedOperations, SpecEditor
@@ -22,7 +22,13 @@ PLACE_SETTINGS = (SPOT, GRACE, RETRIES)
 # Rules of `check`.
 COORDINATOR, LONG_GRACE = "coordinator-on-spot", "grace-longer-than-notice"
 
-_SCALARS = ("restartPolicy", "schedulerName", "priorityClassName", "serviceAccountName", "hostNetwork")
+_SCALARS = (
+    "restartPolicy",
+    "schedulerName",
+    "priorityClassName",
+    "serviceAccountName",
+    "hostNetwork",
+)
 STYLE = YamlStyle(
     neighbours={
         "terminationGracePeriodSeconds": _SCALARS,
@@ -93,26 +99,37 @@ class PlacePlan(ABC):
         return (entry for entry in self.objects if isinstance(entry, Workload))
 
     def add(
-        self, rule: str, severity: Severity, message: str, at: Node, reason: str = "", *, applied: bool = False
+        self,
+        rule: str,
+        severity: Severity,
+        message: str,
+        at: YamlNode,
+        reason: str = "",
+        *,
+        applied: bool = False,
     ) -> None:
         """A finding, unless a comment ignores it there."""
         line, column = place(at)
         if not self.ignores.covers(rule, line):
             self.findings.append(
-                Finding(rule, severity, message, self.path, line, column, reason=reason, applied=applied)
+                Finding(
+                    rule, severity, message, self.path, line, column, reason=reason, applied=applied
+                )
             )
 
-    def report(self, rule: Rule, message: str, at: Node, reason: str = "") -> None:
+    def report(self, rule: Rule, message: str, at: YamlNode, reason: str = "") -> None:
         """What a rule found."""
         self.add(rule.id, rule.severity, message, at, reason)
 
-    def refuse(self, rule: str, message: str, at: Node, reason: str) -> None:
+    def refuse(self, rule: str, message: str, at: YamlNode, reason: str) -> None:
         """What was asked for and is not done."""
         if not self.ignores.covers(rule, place(at)[0]):
             self.refusals.append(reason)
             self.add(rule, "warning", message, at, reason)
 
-    def attempt(self, rule: str, message: str, at: Node, operation: Callable[[SpecEditor], None]) -> bool:
+    def attempt(
+        self, rule: str, message: str, at: YamlNode, operation: Callable[[SpecEditor], None]
+    ) -> bool:
         """Several operations, all or none; a refusal becomes a finding."""
         if self.ignores.lines and self.ignores.covers(rule, place(at)[0]):
             return False
@@ -133,7 +150,9 @@ class PlacePlan(ABC):
 class ManifestPlan(PlacePlan):
     """The plan of a file of manifests."""
 
-    def __init__(self, path: str, source: YamlText, settings: PlaceSettings, is_proved: bool = False) -> None:
+    def __init__(
+        self, path: str, source: YamlText, settings: PlaceSettings, is_proved: bool = False
+    ) -> None:
         objects = tuple(read_objects(source))
         super().__init__(path, settings, objects, find_ignores(source.text), is_proved=is_proved)
         self.source = source

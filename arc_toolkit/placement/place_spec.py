@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import yaml
 
-from arc_toolkit.edit.edits import Refused
-from arc_toolkit.edit.python_values import OpaqueNode
-from arc_toolkit.edit.yaml_nodes import get, text_of, walk
+from arc_toolkit.edit.code.values import OpaqueNode
+from arc_toolkit.edit.files.edits import Refused
+from arc_toolkit.edit.yaml.nodes import get, text_of, walk
 from arc_toolkit.placement.manifests import PREFERRED, REQUIRED, PodSpec
 from arc_toolkit.placement.spec_editor import SpecEditor
 from arc_toolkit.placement.spot import (
@@ -68,10 +68,14 @@ def _require(editor: SpecEditor, spec: PodSpec, pull: Pull, capacity: SpotCapaci
     # Terms are ORed: a further one would widen the choice, so each of them gets the expression.
     for index, term in terms.items():
         if term_pull(term, capacity.label) is not pull:
-            editor.append((*spec.path, *REQUIRED, index, "matchExpressions"), *added["matchExpressions"])
+            editor.append(
+                (*spec.path, *REQUIRED, index, "matchExpressions"), *added["matchExpressions"]
+            )
 
 
-def _place_by_selector(editor: SpecEditor, spec: PodSpec, spot: SpotPolicy, capacity: SpotCapacity) -> None:
+def _place_by_selector(
+    editor: SpecEditor, spec: PodSpec, spot: SpotPolicy, capacity: SpotCapacity
+) -> None:
     """A kind without an affinity, such as a TrainJob of Kubeflow Trainer 2.0, which only has the other two."""
     if spot is SpotPolicy.PREFER:
         raise Refused(f"{spec.shape.lack}, so that spot nodes can only be required")
@@ -98,33 +102,48 @@ def refuse_contradictions(spec: PodSpec, spot: SpotPolicy, capacity: SpotCapacit
     directions, terms = pulls_and_terms(spec, capacity.label)
     if spot is SpotPolicy.AVOID:
         if Pull.TO in directions | terms:
-            raise Refused("its nodeSelector or required affinity asks for spot nodes: take that out first")
+            raise Refused(
+                "its nodeSelector or required affinity asks for spot nodes: take that out first"
+            )
         return directions
     if name := pinned_node(spec):
         raise Refused(f"it is bound to the node {name} by its name")
     if Pull.AWAY in directions | terms:
-        raise Refused("its nodeSelector or required affinity keeps it off spot nodes: take that out first")
+        raise Refused(
+            "its nodeSelector or required affinity keeps it off spot nodes: take that out first"
+        )
     if key := foreign_label(spec, capacity.label):
-        raise Refused(f"it asks for nodes with {key}, which is a label of another cloud: name that with --cloud")
+        raise Refused(
+            f"it asks for nodes with {key}, which is a label of another cloud: name that with --cloud"
+        )
     if spot is SpotPolicy.PREFER and Pull.TO in directions:
         raise Refused(
             "its nodeSelector or required affinity asks for spot nodes only, so that it cannot fall back"
         )
     if Pull.TO not in directions and (pool := _pool(spec, capacity.label)):
-        raise Refused(f"{pool} keeps it in one pool; if that is the spot pool, name it with --label {pool}")
+        raise Refused(
+            f"{pool} keeps it in one pool; if that is the spot pool, name it with --label {pool}"
+        )
     return directions
 
 
 def _pool(spec: PodSpec, label: tuple[str, str]) -> str:
     """`agentpool=cpu` if the pods are kept in one pool that is not known to be a spot pool."""
     # A pool of Karpenter may have nodes of both sorts, which the label of the capacity then tells apart.
-    labels = PINNING_LABELS - {"karpenter.sh/nodepool"} if label[0].startswith("karpenter.sh/") else PINNING_LABELS
+    labels = (
+        PINNING_LABELS - {"karpenter.sh/nodepool"}
+        if label[0].startswith("karpenter.sh/")
+        else PINNING_LABELS
+    )
     for key, value in spec.selector.items():
         if key in labels and (key, value) != label:
             return f"{key}={value}"
     for term in spec.required_terms.values():
         for expression in getattr(get(term, "matchExpressions"), "value", ()):
-            key, value = text_of(get(expression, "key")) or "", text_of(get(expression, "values", 0)) or ""
+            key, value = (
+                text_of(get(expression, "key")) or "",
+                text_of(get(expression, "values", 0)) or "",
+            )
             is_in = text_of(get(expression, "operator")) == "In"
             if key in labels and is_in and (key, value) != label:
                 return f"{key}={value}"

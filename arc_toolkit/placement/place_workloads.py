@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from arc_toolkit.edit.edits import Refused
-from arc_toolkit.edit.yaml_editor import Path
-from arc_toolkit.edit.yaml_nodes import Node, get, items_of, text_of
-from arc_toolkit.edit.yaml_proof import holds
+from arc_toolkit.edit.files.edits import Refused
+from arc_toolkit.edit.yaml.editor import KeyPath
+from arc_toolkit.edit.yaml.nodes import YamlNode, get, items_of, text_of
+from arc_toolkit.edit.yaml.proof import holds
 from arc_toolkit.kube.spot_refusals import image_refusal, namespace_refusal
 from arc_toolkit.kube.workloads import COORDINATOR_NAMES, Retry, Shape
 from arc_toolkit.placement.counted_evictions import counted_evictions
@@ -34,7 +34,12 @@ def place_objects(plan: PlacePlan) -> None:
     settings = plan.settings
     for entry in plan.objects:
         if isinstance(entry, UnknownObject):
-            if settings.spot is not None and settings.wants(SPOT) and not settings.kinds and not settings.names:
+            if (
+                settings.spot is not None
+                and settings.wants(SPOT)
+                and not settings.kinds
+                and not settings.names
+            ):
                 _report_unknown(plan, entry)
             continue
         plan.kinds.add(entry.kind.kind.lower())
@@ -70,10 +75,14 @@ def place_workload(plan: PlacePlan, workload: Workload) -> None:
     if settings.spot is not None and settings.wants(SPOT):
         reason = "" if settings.spot is SpotPolicy.AVOID else refusal_of(workload, settings.spot)
         if reason:
-            plan.refuse(SPOT, f"{workload.shown} is not placed on spot nodes", workload.node, reason)
+            plan.refuse(
+                SPOT, f"{workload.shown} is not placed on spot nodes", workload.node, reason
+            )
             return
         if settings.spot is not SpotPolicy.AVOID and (roles := _shared_roles(workload, settings)):
-            reason = f"{roles} are one object, and belong on different nodes: give each role its own"
+            reason = (
+                f"{roles} are one object, and belong on different nodes: give each role its own"
+            )
             plan.refuse(SPOT, _not_changed(workload), workload.node, reason)
             return
         elsewhere = _place_specs(plan, workload, settings.spot)
@@ -85,7 +94,9 @@ def place_workload(plan: PlacePlan, workload: Workload) -> None:
             _set_grace(plan, workload, spec, settings.grace)
         _warn_of_grace(plan, workload, settings.grace)
     retries = settings.retries
-    whole = all(spec.is_whole for spec in workload.pod_specs)  # else a patch of kustomize, which has been said
+    whole = all(
+        spec.is_whole for spec in workload.pod_specs
+    )  # else a patch of kustomize, which has been said
     if retries is not None and settings.wants(RETRIES) and whole:
         on_spot = on_spot_nodes(workload, lambda spec: spec.role in settings.roles)
         is_set = plan.attempt(
@@ -103,7 +114,9 @@ def _shared_roles(workload: Workload, settings: PlaceSettings) -> str:
     """`master and worker`, if roles that are placed differently share a pod spec: by an anchor, or a name in code."""
     for spec in workload.pod_specs:
         same = [other for other in workload.pod_specs if other.node is spec.node]
-        treated = {other.role in settings.roles if settings.roles else other.coordinator for other in same}
+        treated = {
+            other.role in settings.roles if settings.roles else other.coordinator for other in same
+        }
         if len(treated) > 1:
             return " and ".join(other.role for other in same)
     return ""
@@ -144,16 +157,23 @@ def _place_without_pod_spec(plan: PlacePlan, workload: Workload, spot: SpotPolic
     elif workload.kind.retry is Retry.WRAPPED:
         if workload.get("spec", "trialTemplate", "configMap") is not None:
             plan.refuse(
-                SPOT, message, workload.node, "its trial is in a ConfigMap: place the object that is in there"
+                SPOT,
+                message,
+                workload.node,
+                "its trial is in a ConfigMap: place the object that is in there",
             )
         elif not any(True for path in workload.kind.objects for _ in expand(workload.node, path)):
-            where = " or ".join(".".join(path) for path in workload.kind.objects).replace(".[]", "[]")
+            where = " or ".join(".".join(path) for path in workload.kind.objects).replace(
+                ".[]", "[]"
+            )
             plan.refuse(SPOT, message, workload.node, f"it has no object at {where}")
     elif workload.get("spec", "clusterSelector") is not None:
         reason = "it runs in a RayCluster that is there (clusterSelector): place that one"
         plan.add(SPOT, "note", message, workload.node, reason)
     elif workload.kind.specs:
-        paths = " or ".join(".".join(entry.path) for entry in workload.kind.specs).replace(".[]", "[]")
+        paths = " or ".join(".".join(entry.path) for entry in workload.kind.specs).replace(
+            ".[]", "[]"
+        )
         reason = f"it has no pod spec at {paths}, as in a patch of kustomize or when it is at the wrong depth"
         plan.refuse(SPOT, message, workload.node, reason)
 
@@ -169,7 +189,9 @@ def _add_override(plan: PlacePlan, workload: Workload, spot: SpotPolicy) -> None
         SPOT,
         _not_changed(workload),
         workload.node,
-        lambda editor: add_override(editor, workload, spot, settings.capacity, settings.trainer, settings.roles),
+        lambda editor: add_override(
+            editor, workload, spot, settings.capacity, settings.trainer, settings.roles
+        ),
     )
 
 
@@ -182,12 +204,12 @@ def place_flavor(plan: PlacePlan, workload: Workload, spot: SpotPolicy) -> None:
             reason = "it is for all workloads of the cluster; --kind ResourceFlavor places it"
             plan.add(SPOT, "note", message, workload.node, reason)
     elif spot is not SpotPolicy.REQUIRE:
-        reason = (
-            "a flavor is for one sort of nodes; the order of the flavors in a ClusterQueue says which comes first"
-        )
+        reason = "a flavor is for one sort of nodes; the order of the flavors in a ClusterQueue says which comes first"
         plan.refuse(SPOT, message, workload.node, reason)
     else:
-        plan.attempt(SPOT, message, workload.node, lambda editor: _set_flavor(editor, workload, capacity))
+        plan.attempt(
+            SPOT, message, workload.node, lambda editor: _set_flavor(editor, workload, capacity)
+        )
 
 
 def _set_flavor(editor: SpecEditor, workload: Workload, capacity: SpotCapacity) -> None:
@@ -200,13 +222,21 @@ def _set_flavor(editor: SpecEditor, workload: Workload, capacity: SpotCapacity) 
         editor.append((*workload.path, "spec", "tolerations"), toleration)
 
 
-def _warn_of_role(plan: PlacePlan, workload: Workload, role: str, at: Node) -> None:
+def _warn_of_role(plan: PlacePlan, workload: Workload, role: str, at: YamlNode) -> None:
     message = f"{workload.shown}: {role} goes to spot nodes, as --role asks"
-    plan.add(COORDINATOR, "warning", message, at, "its eviction ends or restarts the whole workload")
+    plan.add(
+        COORDINATOR, "warning", message, at, "its eviction ends or restarts the whole workload"
+    )
 
 
 def _place(
-    plan: PlacePlan, workload: Workload, spec: PodSpec, spot: SpotPolicy, *, tolerations: bool, affinity: bool
+    plan: PlacePlan,
+    workload: Workload,
+    spec: PodSpec,
+    spot: SpotPolicy,
+    *,
+    tolerations: bool,
+    affinity: bool,
 ) -> None:
     shown = f"{workload.shown}, {spec.role}" if len(workload.pod_specs) > 1 else workload.shown
     if not spec.is_whole:
@@ -228,7 +258,9 @@ def chosen_specs(plan: PlacePlan, workload: Workload) -> Iterator[PodSpec]:
     return (spec for spec in workload.pod_specs if not roles or spec.role in roles)
 
 
-def _choices(plan: PlacePlan, workload: Workload) -> Iterator[tuple[PodSpec, SpotPolicy, bool, bool]]:
+def _choices(
+    plan: PlacePlan, workload: Workload
+) -> Iterator[tuple[PodSpec, SpotPolicy, bool, bool]]:
     """Each pod spec with where it is to run, and whether its tolerations and its affinity are to say so."""
     spot = plan.settings.spot
     assert spot is not None
@@ -236,7 +268,9 @@ def _choices(plan: PlacePlan, workload: Workload) -> Iterator[tuple[PodSpec, Spo
         for spec, fields in workflow_fields(workload, chosen_specs(plan, workload)):
             yield spec, spot, *fields
         return
-    kept = [spec for spec in workload.pod_specs if spec.coordinator and spot is not SpotPolicy.AVOID]
+    kept = [
+        spec for spec in workload.pod_specs if spec.coordinator and spot is not SpotPolicy.AVOID
+    ]
     for spec in chosen_specs(plan, workload):
         if spec in kept and not plan.settings.roles:
             yield spec, SpotPolicy.AVOID, True, True
@@ -247,13 +281,18 @@ def _choices(plan: PlacePlan, workload: Workload) -> Iterator[tuple[PodSpec, Spo
             if any(fields := own_fields(spec)) or spec.get("nodeSelector") is not None:
                 yield spec, spot, *fields
             elif plan.settings.roles:
-                reason = (
-                    "fields of its own would replace those of the whole run, which can be placed without --role"
+                reason = "fields of its own would replace those of the whole run, which can be placed without --role"
+                plan.refuse(
+                    SPOT, f"{workload.shown}, {spec.role} is not changed", spec.node, reason
                 )
-                plan.refuse(SPOT, f"{workload.shown}, {spec.role} is not changed", spec.node, reason)
             continue
         # A DaemonSet has a pod on every node that it tolerates: a preference has no effect there.
-        yield spec, spot, True, not (workload.kind.kind == "DaemonSet" and spot is SpotPolicy.PREFER)
+        yield (
+            spec,
+            spot,
+            True,
+            not (workload.kind.kind == "DaemonSet" and spot is SpotPolicy.PREFER),
+        )
     is_all = len(kept) == len(workload.pod_specs) and not lacks_training(workload)
     if kept and is_all and not plan.settings.roles:
         roles = " and ".join(dict.fromkeys(spec.role for spec in kept))
@@ -262,7 +301,7 @@ def _choices(plan: PlacePlan, workload: Workload) -> Iterator[tuple[PodSpec, Spo
 
 
 def _set_grace(plan: PlacePlan, workload: Workload, spec: PodSpec, grace: int) -> None:
-    path: Path = (*spec.path, "terminationGracePeriodSeconds")
+    path: KeyPath = (*spec.path, "terminationGracePeriodSeconds")
     value: int | str = grace
     message = f"{workload.shown}: the grace period is not set"
     if spec.shape is Shape.WORKFLOW:
@@ -271,12 +310,15 @@ def _set_grace(plan: PlacePlan, workload: Workload, spec: PodSpec, grace: int) -
         # Argo merges this text into every pod spec: https://argo-workflows.readthedocs.io/en/latest/fields/#workflowspec
         path, value = (*spec.path, "podSpecPatch"), f'{{"terminationGracePeriodSeconds": {grace}}}'
         if spec.text("podSpecPatch") not in (None, value):
-            plan.refuse(GRACE, message, spec.node, "it has a podSpecPatch, to which it must be added by hand")
+            plan.refuse(
+                GRACE,
+                message,
+                spec.node,
+                "it has a podSpecPatch, to which it must be added by hand",
+            )
             return
     elif spec.shape is Shape.RUNTIME_PATCH and plan.settings.trainer != "2.3":
-        reason = (
-            "runtimePatches has a grace period since Kubeflow Trainer 2.3; --trainer 2.3 says that it is yours"
-        )
+        reason = "runtimePatches has a grace period since Kubeflow Trainer 2.3; --trainer 2.3 says that it is yours"
         plan.refuse(GRACE, message, spec.node, reason)
         return
     elif not spec.shape.has_grace:
@@ -290,9 +332,15 @@ def _warn_of_grace(plan: PlacePlan, workload: Workload, grace: int) -> None:
     """What a pod on a spot node cannot have is set all the same: it may be wanted for other evictions."""
     notice = plan.settings.capacity.notice
     if plan.settings.spot in (SpotPolicy.REQUIRE, SpotPolicy.PREFER) and grace > notice:
-        message = f"{workload.shown}: a grace period of {grace} s, with a notice of at most {notice} s"
+        message = (
+            f"{workload.shown}: a grace period of {grace} s, with a notice of at most {notice} s"
+        )
         plan.add(
-            LONG_GRACE, "warning", message, workload.node, "the pod is killed in the middle of what it does then"
+            LONG_GRACE,
+            "warning",
+            message,
+            workload.node,
+            "the pod is killed in the middle of what it does then",
         )
 
 

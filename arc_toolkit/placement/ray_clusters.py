@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from arc_toolkit.edit.yaml_writer import quoted
+from arc_toolkit.edit.yaml.writer import quoted
 from arc_toolkit.errors import ArcError
 from arc_toolkit.kube import quantities
 from arc_toolkit.placement.spot import SpotCapacity
@@ -36,7 +36,17 @@ _NEEDED = {
     "gcp": ("size", "region", "zone", "project", "cpus"),
     "kubernetes": ("cpus", "memory"),
 }
-_VM = ("size", "head_size", "region", "zone", "resource_group", "project", "vm_image", "disk", "data_disk")
+_VM = (
+    "size",
+    "head_size",
+    "region",
+    "zone",
+    "resource_group",
+    "project",
+    "vm_image",
+    "disk",
+    "data_disk",
+)
 _USELESS = {
     "azure": ("project", "memory", "cpus", "gpus"),
     "aws": ("project", "resource_group", "memory", "cpus"),
@@ -59,11 +69,17 @@ _FORMS: dict[str, tuple[re.Pattern[str], str]] = {
     "name": (_NAME, "1 to 40 small letters, digits and hyphens, with a letter first"),
     "size": (_WORD, "the name of a size"),
     "head_size": (_WORD, "the name of a size"),
-    "region": (re.compile(r"[a-z0-9-]+", re.ASCII), "the name of a region, such as westeurope or us-east-1"),
+    "region": (
+        re.compile(r"[a-z0-9-]+", re.ASCII),
+        "the name of a region, such as westeurope or us-east-1",
+    ),
     "zone": (re.compile(r"[a-z0-9-]+(?:,[a-z0-9-]+)*", re.ASCII), "zones with commas"),
     "resource_group": (re.compile(r"[A-Za-z0-9_.-]{1,90}", re.ASCII), "letters, digits, - _ and ."),
     "project": (re.compile(r"[a-z0-9.:-]+", re.ASCII), "the ID of a project"),
-    "image": (re.compile(r"[a-z0-9][A-Za-z0-9._/:@-]*", re.ASCII), "an image such as rayproject/ray:2.60.0-py311"),
+    "image": (
+        re.compile(r"[a-z0-9][A-Za-z0-9._/:@-]*", re.ASCII),
+        "an image such as rayproject/ray:2.60.0-py311",
+    ),
     "ray": (re.compile(r"\d+\.\d+\.\d+", re.ASCII), "a version such as 2.60.0"),
     "python": (re.compile(r"3\.\d+", re.ASCII), "a version such as 3.11"),
 }
@@ -116,14 +132,18 @@ class RayClusterPlan:
                 why = _WHY_USELESS.get((self.cloud, field.name), "it has no such thing")
                 raise ArcError(f"{_option(field.name)} is not for --cloud {self.cloud}: {why}")
         if not 0 <= self.least <= self.most or not self.most:
-            raise ArcError(f"--min {self.least} --max {self.most}: use 0 <= min <= max, and max above 0")
+            raise ArcError(
+                f"--min {self.least} --max {self.most}: use 0 <= min <= max, and max above 0"
+            )
         for name in ("idle_minutes", "cpus", "disk", "data_disk"):
             if (count := getattr(self, name)) is not None and count < 1:
                 raise ArcError(f"{_option(name)} {count}: use a number above 0")
         if self.gpus is not None and self.gpus < 0:
             raise ArcError(f"--gpus {self.gpus}: use 0 or more")
         if self.cloud == "azure" and self.data_disk:
-            raise ArcError("--data-disk: Ray's template for VMs of Azure has no data disks; use a larger --disk")
+            raise ArcError(
+                "--data-disk: Ray's template for VMs of Azure has no data disks; use a larger --disk"
+            )
         self._check_forms()
 
     def _check_forms(self) -> None:
@@ -148,7 +168,9 @@ class RayClusterPlan:
                 raise ArcError(f"--memory {self.memory!r}: use a quantity such as 16Gi") from None
         for package in self.packages:
             if not package.isprintable() or package.startswith("-") or not package.strip():
-                raise ArcError(f"--pip {package!r}: use what pip installs, such as torch or a URL of a wheel")
+                raise ArcError(
+                    f"--pip {package!r}: use what pip installs, such as torch or a URL of a wheel"
+                )
 
 
 def definition(plan: RayClusterPlan, resources: dict[str, int], wheels: Sequence[str] = ()) -> str:
@@ -185,7 +207,11 @@ def host_commands(plan: RayClusterPlan, *, data_disk: bool) -> list[str]:
         "sudo usermod -aG docker $USER",
     ]
     if data_disk:
-        commands += [*_format_disk(plan.cloud), _mount("LABEL=ray-data", DATA), f"sudo chmod 1777 {DATA}"]
+        commands += [
+            *_format_disk(plan.cloud),
+            _mount("LABEL=ray-data", DATA),
+            f"sudo chmod 1777 {DATA}",
+        ]
     if plan.share:
         commands += [
             f"command -v mount.nfs4 >/dev/null || {{ {_APT} update && {_APT} install -y nfs-common; }}",

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 import yaml
 
-from arc_toolkit.edit.yaml_nodes import is_null
+from arc_toolkit.edit.yaml.nodes import is_null
 from arc_toolkit.kube.workloads import Shape
 from arc_toolkit.placement.manifests import PodSpec, Workload, makes_pod
 
@@ -36,7 +36,9 @@ def is_top(spec: PodSpec) -> bool:
     return spec.shape is Shape.WORKFLOW and spec.path[-1] in _TOP
 
 
-def workflow_fields(workload: Workload, specs: Iterable[PodSpec]) -> Iterator[tuple[PodSpec, Fields]]:
+def workflow_fields(
+    workload: Workload, specs: Iterable[PodSpec]
+) -> Iterator[tuple[PodSpec, Fields]]:
     """Where a workflow of Argo says it: at its top, and in the parts that would replace that with their own.
 
     A template of a WorkflowTemplate is also used without the top of its workflow, so there each of them says it, unless

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 import yaml
 
-from arc_toolkit.edit.edits import Refused
-from arc_toolkit.edit.yaml_editor import Path
-from arc_toolkit.edit.yaml_nodes import Node, get, items_of, pairs, text_of
+from arc_toolkit.edit.files.edits import Refused
+from arc_toolkit.edit.yaml.editor import KeyPath
+from arc_toolkit.edit.yaml.nodes import YamlNode, get, items_of, pairs, text_of
 from arc_toolkit.kube.workloads import Retry
 from arc_toolkit.placement.manifests import PodSpec, Workload, makes_pod
 from arc_toolkit.placement.spec_editor import SpecEditor
@@ -41,7 +41,10 @@ def on_spot_nodes(workload: Workload, is_there: Callable[[PodSpec], bool]) -> Wo
     """The same workload with its coordinators that are on spot nodes all the same: they need retries, too."""
     if not any(spec.coordinator and is_there(spec) for spec in workload.pod_specs):
         return workload
-    specs = (replace(spec, coordinator=spec.coordinator and not is_there(spec)) for spec in workload.pod_specs)
+    specs = (
+        replace(spec, coordinator=spec.coordinator and not is_there(spec))
+        for spec in workload.pod_specs
+    )
     return replace(workload, pod_specs=tuple(specs))
 
 
@@ -56,7 +59,9 @@ def _no_field(editor: SpecEditor, workload: Workload, retries: int) -> None:
 
 
 def _runtime(editor: SpecEditor, workload: Workload, retries: int) -> None:
-    raise Refused("a TrainJob cannot say it, only its TrainingRuntime (spec.template.spec.failurePolicy)")
+    raise Refused(
+        "a TrainJob cannot say it, only its TrainingRuntime (spec.template.spec.failurePolicy)"
+    )
 
 
 # --- batch/v1 --------------------------------------------------------------------------------------------------
@@ -75,23 +80,28 @@ def _job(editor: SpecEditor, workload: Workload, retries: int) -> None:
         action = disruption_action(node)
         if action is None:
             editor.append(
-                (*job, "podFailurePolicy", "rules"), {"action": "Ignore", "onPodConditions": [DISRUPTED]}
+                (*job, "podFailurePolicy", "rules"),
+                {"action": "Ignore", "onPodConditions": [DISRUPTED]},
             )
         elif action != "Ignore":
-            raise Refused(f"its podFailurePolicy has the action {action} for evictions: make it Ignore")
+            raise Refused(
+                f"its podFailurePolicy has the action {action} for evictions: make it Ignore"
+            )
         _refuse_replacement(node)
         # With a limit per index there is none for all of them: a number would be less, not more.
         if get(node, "backoffLimit") is None and get(node, "backoffLimitPerIndex") is None:
             editor.set((*job, "backoffLimit"), retries)
 
 
-def _refuse_replacement(job: Node | None) -> None:
+def _refuse_replacement(job: YamlNode | None) -> None:
     """https://kubernetes.io/docs/concepts/workloads/controllers/job/#pod-replacement-policy"""
     if (policy := text_of(get(job, "podReplacementPolicy"))) not in (None, "Failed"):
-        raise Refused(f"its podReplacementPolicy is {policy}: with a podFailurePolicy it must be Failed")
+        raise Refused(
+            f"its podReplacementPolicy is {policy}: with a podFailurePolicy it must be Failed"
+        )
 
 
-def disruption_action(job: Node | None) -> str | None:
+def disruption_action(job: YamlNode | None) -> str | None:
     """What a podFailurePolicy does with an evicted pod; the first rule that matches counts."""
     for rule in items_of(get(job, "podFailurePolicy", "rules")):
         if any(
@@ -114,7 +124,7 @@ def disruption_action(job: Node | None) -> str | None:
 def _job_set(editor: SpecEditor, workload: Workload, retries: int) -> None:
     """https://jobset.sigs.k8s.io/docs/concepts/failure_policy/: a host under maintenance does not count."""
     prefix = ("spec",) if workload.kind.kind == "JobSet" else ("spec", "template", "spec")
-    top: Path = (*workload.path, *prefix)
+    top: KeyPath = (*workload.path, *prefix)
     policy = get(workload.node, *prefix, "failurePolicy")
     for spec in workload.pod_specs:
         if spec.text("restartPolicy") not in (None, "Never"):
@@ -144,7 +154,8 @@ def _job_set(editor: SpecEditor, workload: Workload, retries: int) -> None:
             editor.set((*job, "backoffLimit"), 0)
         if action is None:
             editor.append(
-                (*job, "podFailurePolicy", "rules"), {"action": "FailJob", "onPodConditions": [DISRUPTED]}
+                (*job, "podFailurePolicy", "rules"),
+                {"action": "FailJob", "onPodConditions": [DISRUPTED]},
             )
     actions = {_job_set_action(policy, spec.role) for spec in workload.pod_specs}
     if None in actions:
@@ -156,7 +167,9 @@ def _job_set(editor: SpecEditor, workload: Workload, retries: int) -> None:
                 "onJobFailureReasons": ["PodFailurePolicy"],
             },
         )
-    for action in sorted(action for action in actions if action is not None and action not in _UNCOUNTED):
+    for action in sorted(
+        action for action in actions if action is not None and action not in _UNCOUNTED
+    ):
         raise Refused(
             f"the first rule of its failurePolicy for evictions has the action {action}: make it {_UNCOUNTED[0]}"
         )
@@ -168,11 +181,14 @@ def _job_set(editor: SpecEditor, workload: Workload, retries: int) -> None:
 _UNCOUNTED = ("RestartJobSetAndIgnoreMaxRestarts", "RestartJobAndIgnoreMaxRestarts")
 
 
-def _job_set_action(policy: Node | None, role: str) -> str | None:
+def _job_set_action(policy: YamlNode | None, role: str) -> str | None:
     """What a failurePolicy does when an eviction fails a job of this role; the first rule that applies counts, and an
     empty list applies to all: https://github.com/kubernetes-sigs/jobset, pkg/controllers/failure_policy.go"""
     for rule in items_of(get(policy, "rules")):
-        reasons, targets = _texts(get(rule, "onJobFailureReasons")), _texts(get(rule, "targetReplicatedJobs"))
+        reasons, targets = (
+            _texts(get(rule, "onJobFailureReasons")),
+            _texts(get(rule, "targetReplicatedJobs")),
+        )
         if (not reasons or "PodFailurePolicy" in reasons) and (not targets or role in targets):
             return text_of(get(rule, "action"))
     return None
@@ -216,7 +232,9 @@ def _volcano(editor: SpecEditor, workload: Workload, retries: int) -> None:
     top = _volcano_top(workload)
     for event, action in volcano_policies(workload):
         if event in VOLCANO_EVENTS and action in _VOLCANO_ENDS:
-            raise Refused(f"its policy {event} -> {action} ends it at the first eviction: take it out")
+            raise Refused(
+                f"its policy {event} -> {action} ends it at the first eviction: take it out"
+            )
         if event in VOLCANO_FAILED and action in _VOLCANO_ENDS:
             raise Refused(
                 f"its policy {event} -> {action} also ends it when the process of an evicted pod ends before the pod "
@@ -229,7 +247,9 @@ def _volcano(editor: SpecEditor, workload: Workload, retries: int) -> None:
             )
     if get(workload.node, *top, "maxRetry") is None:
         if retries == 0:
-            raise Refused("Volcano takes a maxRetry of 0 for the default, which is 3: use --retries 1 or more")
+            raise Refused(
+                "Volcano takes a maxRetry of 0 for the default, which is 3: use --retries 1 or more"
+            )
         editor.set((*workload.path, *top, "maxRetry"), retries)
 
 
@@ -273,7 +293,9 @@ def _argo(editor: SpecEditor, workload: Workload, retries: int) -> None:
         if not isinstance(strategy, yaml.MappingNode):
             if not shared:
                 _refuse_none(retries)
-                editor.set((*spec.path, "retryStrategy"), {"limit": str(retries), "retryPolicy": "Always"})
+                editor.set(
+                    (*spec.path, "retryStrategy"), {"limit": str(retries), "retryPolicy": "Always"}
+                )
         elif get(strategy, "retryPolicy") is None and get(strategy, "expression") is None:
             editor.set((*spec.path, "retryStrategy", "retryPolicy"), "Always")
         elif text_of(get(strategy, "retryPolicy")) in ("OnFailure", "OnTransientError"):
@@ -318,10 +340,12 @@ def _spark(editor: SpecEditor, workload: Workload, retries: int) -> None:
 
 def _refuse_none(retries: int) -> None:
     if retries == 0:
-        raise Refused("its kind counts evictions as errors, so that 0 survives none: use --retries 1 or more")
+        raise Refused(
+            "its kind counts evictions as errors, so that 0 survives none: use --retries 1 or more"
+        )
 
 
-def _texts(node: Node | None) -> set[str]:
+def _texts(node: YamlNode | None) -> set[str]:
     return {text for item in items_of(node) if (text := text_of(item)) is not None}
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from arc_toolkit.edit.yaml_editor import Path
-from arc_toolkit.edit.yaml_proof import Value
+from arc_toolkit.edit.yaml.editor import KeyPath
+from arc_toolkit.edit.yaml.proof import Value
 
 
 class SpecEditor(Protocol):
@@ -14,10 +14,10 @@ class SpecEditor(Protocol):
     @property
     def empty(self) -> bool: ...
 
-    def set(self, path: Path, value: Value) -> None:
+    def set(self, path: KeyPath, value: Value) -> None:
         """Put a value at a path; missing mappings are made."""
 
-    def append(self, path: Path, item: Value) -> None:
+    def append(self, path: KeyPath, item: Value) -> None:
         """Put an item at the end of a list, unless it has that item; a missing list is made."""
 
 
@@ -25,16 +25,16 @@ class RecordedOperations:
     """What a decision asks for, to be done later: deciding costs more than doing it."""
 
     def __init__(self) -> None:
-        self.calls: list[tuple[bool, Path, Value]] = []
+        self.calls: list[tuple[bool, KeyPath, Value]] = []
 
     @property
     def empty(self) -> bool:
         return not self.calls
 
-    def set(self, path: Path, value: Value) -> None:
+    def set(self, path: KeyPath, value: Value) -> None:
         self.calls.append((False, path, value))
 
-    def append(self, path: Path, item: Value) -> None:
+    def append(self, path: KeyPath, item: Value) -> None:
         self.calls.append((True, path, item))
 
     def replay(self, editor: SpecEditor) -> None:

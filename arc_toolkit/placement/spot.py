@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from arc_toolkit.edit.yaml_nodes import Node, get, items_of, text_of
+from arc_toolkit.edit.yaml.nodes import YamlNode, get, items_of, text_of
 from arc_toolkit.kube.nodes import POOL_LABELS
 from arc_toolkit.kube.taints import SPOT_KEY, SPOT_TAINT, Taint, Toleration
 from arc_toolkit.placement.manifests import PREFERRED, PodSpec
@@ -61,11 +61,15 @@ CLOUDS = {
     "aks-nap": SpotCapacity(("karpenter.sh/capacity-type", "spot"), None, 25),
     "eks": SpotCapacity(("eks.amazonaws.com/capacityType", "SPOT"), None, 120),
     "gke": SpotCapacity(
-        ("cloud.google.com/gke-spot", "true"), Taint("cloud.google.com/gke-spot", "true", "NoSchedule"), 15
+        ("cloud.google.com/gke-spot", "true"),
+        Taint("cloud.google.com/gke-spot", "true", "NoSchedule"),
+        15,
     ),
 }
 # Labels that name one pool or node: a selector with one of them keeps pods there, whatever the pool is made of.
-PINNING_LABELS = frozenset((*POOL_LABELS, "alpha.eksctl.io/nodegroup-name", "kubernetes.io/hostname"))
+PINNING_LABELS = frozenset(
+    (*POOL_LABELS, "alpha.eksctl.io/nodegroup-name", "kubernetes.io/hostname")
+)
 # Labels that tell spot nodes from others, with the values that mean spot.
 SPOT_LABELS: dict[str, frozenset[str]] = {
     SPOT_KEY: frozenset(["spot"]),
@@ -120,10 +124,12 @@ def pull_of_label(key: str, value: str, label: tuple[str, str]) -> Pull:
     return Pull.AWAY if (key, value) == _NEVER_SPOT else Pull.NONE
 
 
-def pull_of_expression(node: Node, label: tuple[str, str]) -> Pull:
+def pull_of_expression(node: YamlNode, label: tuple[str, str]) -> Pull:
     """The same for one of matchExpressions."""
     key, operator = text_of(get(node, "key")) or "", text_of(get(node, "operator")) or ""
-    known = SPOT_LABELS.get(key, frozenset()) | (frozenset([label[1]]) if key == label[0] else frozenset())
+    known = SPOT_LABELS.get(key, frozenset()) | (
+        frozenset([label[1]]) if key == label[0] else frozenset()
+    )
     if not known:
         return Pull.NONE
     if operator in ("Exists", "DoesNotExist"):
@@ -139,9 +145,11 @@ def pull_of_expression(node: Node, label: tuple[str, str]) -> Pull:
     return Pull.NONE
 
 
-def term_pull(term: Node, label: tuple[str, str]) -> Pull:
+def term_pull(term: YamlNode, label: tuple[str, str]) -> Pull:
     """What one of nodeSelectorTerms says: its expressions are ANDed."""
-    directions = {pull_of_expression(item, label) for item in items_of(get(term, "matchExpressions"))}
+    directions = {
+        pull_of_expression(item, label) for item in items_of(get(term, "matchExpressions"))
+    }
     return Pull.AWAY if Pull.AWAY in directions else Pull.TO if Pull.TO in directions else Pull.NONE
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Set
 from typing import Any
 
-from arc_toolkit.edit.edits import Refused
-from arc_toolkit.edit.yaml_nodes import get, items_of, text_of
+from arc_toolkit.edit.files.edits import Refused
+from arc_toolkit.edit.yaml.nodes import get, items_of, text_of
 from arc_toolkit.kube.workloads import COORDINATOR_NAMES, Retry
 from arc_toolkit.placement.manifests import PREFERRED, REQUIRED, PodSpec, Workload
 from arc_toolkit.placement.spec_editor import SpecEditor
@@ -38,7 +38,9 @@ def refuse_mixed(workload: Workload, spec: PodSpec, roles: Set[str]) -> None:
         return
     names = _targets(workload, spec)
     if len({name in roles if roles else name in COORDINATOR_NAMES for name in names}) > 1:
-        raise Refused(f"an entry is for {' and '.join(names)}, which belong on different nodes: make two of it")
+        raise Refused(
+            f"an entry is for {' and '.join(names)}, which belong on different nodes: make two of it"
+        )
 
 
 def lacks_training(workload: Workload) -> bool:
@@ -85,10 +87,14 @@ def add_override(
 def _pods(spot: SpotPolicy, capacity: SpotCapacity, field: str) -> dict[str, Any]:
     """What a new entry says: some fields of a pod spec."""
     toleration = capacity.toleration()
-    tolerations = {"tolerations": [toleration]} if toleration and spot is not SpotPolicy.AVOID else {}
+    tolerations = (
+        {"tolerations": [toleration]} if toleration and spot is not SpotPolicy.AVOID else {}
+    )
     if field == FIELDS["2.0"]:
         if spot is not SpotPolicy.REQUIRE:
-            raise Refused("podSpecOverrides has no affinity, so that spot nodes can only be required")
+            raise Refused(
+                "podSpecOverrides has no affinity, so that spot nodes can only be required"
+            )
         return {"nodeSelector": dict([capacity.label]), **tolerations}
     kind, nodes = PREFERRED[-1], [capacity.preference()]
     if spot is not SpotPolicy.PREFER:
@@ -96,7 +102,9 @@ def _pods(spot: SpotPolicy, capacity: SpotCapacity, field: str) -> dict[str, Any
         return {
             **tolerations,
             "affinity": {
-                "nodeAffinity": {kind: {terms: [capacity.term("NotIn" if spot is SpotPolicy.AVOID else "In")]}}
+                "nodeAffinity": {
+                    kind: {terms: [capacity.term("NotIn" if spot is SpotPolicy.AVOID else "In")]}
+                }
             },
         }
     return {**tolerations, "affinity": {"nodeAffinity": {kind: nodes}}}
@@ -104,7 +112,9 @@ def _pods(spot: SpotPolicy, capacity: SpotCapacity, field: str) -> dict[str, Any
 
 def _field_of(workload: Workload, trainer: str | None) -> str:
     """The field of the release: the one that is there, or that of `--trainer`."""
-    there = [field for field in dict.fromkeys(FIELDS.values()) if workload.get("spec", field) is not None]
+    there = [
+        field for field in dict.fromkeys(FIELDS.values()) if workload.get("spec", field) is not None
+    ]
     if there:
         return there[0]
     if trainer is None:

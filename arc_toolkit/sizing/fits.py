@@ -40,7 +40,9 @@ class Candidate:
         """`fold` ignores case. Of a VM size, only some labels are known; it may have any other."""
         labels = _folded(self.node.labels) if fold else self.node.labels
         selector = _folded(selector) if fold else selector
-        return matches({key: selector[key] for key in selector if self.complete or key in labels}, labels)
+        return matches(
+            {key: selector[key] for key in selector if self.complete or key in labels}, labels
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,9 @@ def fit_of(spec: InstanceTypeSpec, candidates: Sequence[Candidate], name: str = 
 
 
 def _has_devices(node: Node, spec: InstanceTypeSpec, times: int) -> bool:
-    return all(node.devices.get(resource, 0) >= count * times for resource, count in spec.devices.items())
+    return all(
+        node.devices.get(resource, 0) >= count * times for resource, count in spec.devices.items()
+    )
 
 
 def _too_large_for_all(spec: InstanceTypeSpec, usable: Sequence[Schedulable]) -> SpecProblem:
@@ -120,24 +124,32 @@ def _too_large_for_all(spec: InstanceTypeSpec, usable: Sequence[Schedulable]) ->
         schedulable = min(usable, key=lambda row: _missing(asked, amounts(row)))
         return schedulable, shortfall(asked, amounts(schedulable))
 
-    schedulable, over = nearest(lambda row: Amounts(row.nominal_cpu_m, row.capacity_memory, row.devices))
+    schedulable, over = nearest(
+        lambda row: Amounts(row.nominal_cpu_m, row.capacity_memory, row.devices)
+    )
     if over:
         text = f"larger than the largest node ({schedulable.name}) by {over}: a job would fail at once with Code 9"
         return SpecProblem(SpecRule.NODE_SIZE, text)
     schedulable, over = nearest(lambda row: Amounts(row.cpu_m, row.memory, row.devices))
     over = over or "one pod (maxPods)"
-    text = f"larger than what is schedulable on {schedulable.name} by {over}: a job would stay Pending"
+    text = (
+        f"larger than what is schedulable on {schedulable.name} by {over}: a job would stay Pending"
+    )
     return SpecProblem(SpecRule.SCHEDULABLE, text)
 
 
 def _missing(asked: Amounts, offered: Amounts) -> float:
     """The largest part of any resource that is not there."""
     pairs = [(asked.cpu_m, offered.cpu_m), (asked.memory, offered.memory)]
-    pairs += [(count, offered.devices.get(resource, 0)) for resource, count in asked.devices.items()]
+    pairs += [
+        (count, offered.devices.get(resource, 0)) for resource, count in asked.devices.items()
+    ]
     return max((a - b) / a if a else 0.0 for a, b in pairs)
 
 
-def _no_node(selector: Mapping[str, str], selected: Sequence[Candidate], candidates: Sequence[Candidate]) -> str:
+def _no_node(
+    selector: Mapping[str, str], selected: Sequence[Candidate], candidates: Sequence[Candidate]
+) -> str:
     """Why no node can take a type with that selector."""
     labels = labels_text(selector) or "(none)"
     if selected:
@@ -157,14 +169,18 @@ def _too_many(spec: InstanceTypeSpec, meant: int, schedulable: Schedulable) -> s
     by = [f"{cpu_text(over_cpu_m)} cpu"] * (over_cpu_m > 0)
     by += [f"{memory_text(-(-over_memory // MI) * MI)} memory"] * (over_memory > 0)
     if not by:
-        return f"{schedulable.name} gives too little of {schedulable.how_many_of(spec)[1]} for {meant}"
+        return (
+            f"{schedulable.name} gives too little of {schedulable.how_many_of(spec)[1]} for {meant}"
+        )
     times = f"{meant} of it ask" if meant > 1 else "it asks"
     return f"{times} {' and '.join(by)} more than {schedulable.name} can give"
 
 
 def _since(spec: InstanceTypeSpec, schedulable: Schedulable) -> str:
     """What is different from what the type was made for, as far as its annotations say."""
-    version, max_pods = (spec.annotations.get(PREFIX + key) for key in ("kubernetes-version", "max-pods"))
+    version, max_pods = (
+        spec.annotations.get(PREFIX + key) for key in ("kubernetes-version", "max-pods")
+    )
     changes = []
     if version and schedulable.version and version != schedulable.version:
         changes.append(f"Kubernetes {version} -> {schedulable.version}")

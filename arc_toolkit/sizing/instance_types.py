@@ -21,9 +21,22 @@ from arc_toolkit.kube.taints import Toleration
 from arc_toolkit.resources import render
 from arc_toolkit.sizing.node_group import NodeGroup
 from arc_toolkit.sizing.schedulable import Assumptions, Schedulable, WaterfallLine
-from arc_toolkit.sizing.selectors import Selector, auto_selector, has_gpus, intruders, narrowed, parse_selector
+from arc_toolkit.sizing.selectors import (
+    Selector,
+    auto_selector,
+    has_gpus,
+    intruders,
+    narrowed,
+    parse_selector,
+)
 from arc_toolkit.sizing.shares import DoesNotFit, Portion, Share, Size, fit, portion_of, split
-from arc_toolkit.sizing.type_names import DEFAULT_TEMPLATE, check_template, group_by, make_name, unique_names
+from arc_toolkit.sizing.type_names import (
+    DEFAULT_TEMPLATE,
+    check_template,
+    group_by,
+    make_name,
+    unique_names,
+)
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
 
@@ -113,7 +126,9 @@ class InstanceType:
         }
 
 
-def _arithmetic(title: str, node: Schedulable, amount: Callable[[WaterfallLine], int], unit: str) -> list[str]:
+def _arithmetic(
+    title: str, node: Schedulable, amount: Callable[[WaterfallLine], int], unit: str
+) -> list[str]:
     """The first level, and everything that is taken from it."""
     first, *others = node.lines
     top = str(amount(first))
@@ -169,8 +184,13 @@ def generate(
             except DoesNotFit as error:
                 refused.append(str(error))
                 continue
-            name, what = make_name(choices.template, group, request, portion), f"{request} of {group.title}"
-            types.append(InstanceType(name, portion, (), group, request, what, str(assumptions.reserve)))
+            name, what = (
+                make_name(choices.template, group, request, portion),
+                f"{request} of {group.title}",
+            )
+            types.append(
+                InstanceType(name, portion, (), group, request, what, str(assumptions.reserve))
+            )
     if not types:
         raise ArcError(refused[0] if refused else "there are no nodes to make instance types for")
     types = _merged_by_name(types) if choices.merge else types
@@ -182,7 +202,9 @@ def generate(
 def _selected(groups: Sequence[NodeGroup], selector: Selector) -> list[NodeGroup]:
     """The groups with only those nodes that the selector selects. A VM size may have any label."""
     selected = [
-        group if group.source == "sku" else group.only(lambda node: matches(dict(selector), node.labels))
+        group
+        if group.source == "sku"
+        else group.only(lambda node: matches(dict(selector), node.labels))
         for group in groups
     ]
     chosen = [group for group in selected if group.nodes]
@@ -192,7 +214,9 @@ def _selected(groups: Sequence[NodeGroup], selector: Selector) -> list[NodeGroup
     return chosen
 
 
-def _placed(entry: InstanceType, explicit: Selector | None, choices: Choices) -> tuple[InstanceType, str]:
+def _placed(
+    entry: InstanceType, explicit: Selector | None, choices: Choices
+) -> tuple[InstanceType, str]:
     """The type with its selector, and a note if it may run on nodes that it was not sized for."""
     members = entry.group.members
     selector = auto_selector(entry.group.selector, members) if explicit is None else explicit
@@ -214,7 +238,9 @@ def _placed(entry: InstanceType, explicit: Selector | None, choices: Choices) ->
     if not choices.anywhere:
         labels = ",".join(f"{key}={value}" for key, value in better) if better is not None else ""
         ways = (
-            f"use --node-selector {labels}" if labels else "give the right nodes a label and use --node-selector"
+            f"use --node-selector {labels}"
+            if labels
+            else "give the right nodes a label and use --node-selector"
         )
         unmerged = ", leave out --merge," if entry.parts > 1 else ""
         raise ArcError(f"{text}; {ways}{unmerged} or accept it with --yes")
@@ -260,9 +286,11 @@ def _merged(same: list[InstanceType]) -> InstanceType:
 
 def document(entry: InstanceType) -> str:
     """One manifest as YAML, with the arithmetic as comments."""
-    from arc_toolkit.edit.yaml_writer import quoted
+    from arc_toolkit.edit.yaml.writer import quoted
 
-    return render("instance_type.yaml.j2", manifest=entry.manifest(), comments=entry.comments, quoted=quoted)
+    return render(
+        "instance_type.yaml.j2", manifest=entry.manifest(), comments=entry.comments, quoted=quoted
+    )
 
 
 def documents(types: Sequence[InstanceType]) -> str:

@@ -20,7 +20,9 @@ class NodeGroup:
     source: str  # "sku", "nodes" or "cluster"
     pools: tuple[str, ...] = ()
     size: str = ""
-    members: tuple[Node, ...] = ()  # the same nodes as objects; of a VM size with the labels that are known
+    members: tuple[
+        Node, ...
+    ] = ()  # the same nodes as objects; of a VM size with the labels that are known
 
     @property
     def tightest_cpu(self) -> Schedulable:
@@ -34,7 +36,9 @@ class NodeGroup:
     def devices(self) -> dict[str, int]:
         """Of each kind that every node has, the smallest number."""
         first, *others = (node.devices for node in self.nodes)
-        least = {key: min([count, *(row.get(key, 0) for row in others)]) for key, count in first.items()}
+        least = {
+            key: min([count, *(row.get(key, 0) for row in others)]) for key, count in first.items()
+        }
         return {key: count for key, count in least.items() if count}
 
     @property
@@ -43,7 +47,11 @@ class NodeGroup:
 
     def only(self, chosen: Callable[[Node], bool]) -> NodeGroup:
         """The same group with some of its nodes."""
-        pairs = [(node, sized) for node, sized in zip(self.members, self.nodes, strict=True) if chosen(node)]
+        pairs = [
+            (node, sized)
+            for node, sized in zip(self.members, self.nodes, strict=True)
+            if chosen(node)
+        ]
         members, nodes = tuple(node for node, _ in pairs), tuple(sized for _, sized in pairs)
         return NodeGroup.of_nodes(members, nodes, self.selector, self.source)
 
@@ -66,7 +74,11 @@ class NodeGroup:
         """That many whole GPUs (`gpu`) or parts of GPUs (`mig-1g.10gb`); None if the nodes have fewer."""
         if not count:
             return {}
-        kinds = [key for key, there in self.devices.items() if device_name(key) == name and there >= count]
+        kinds = [
+            key
+            for key, there in self.devices.items()
+            if device_name(key) == name and there >= count
+        ]
         return {kinds[0]: count} if kinds else None
 
     @property
@@ -83,4 +95,6 @@ class NodeGroup:
 
     def fits(self, cpu_m: int, memory: int, devices: Mapping[str, int]) -> tuple[int, Limit]:
         """How many fit on the node of the group that takes least of them, and why not more."""
-        return min((node.how_many(cpu_m, memory, devices) for node in self.nodes), key=lambda pair: pair[0])
+        return min(
+            (node.how_many(cpu_m, memory, devices) for node in self.nodes), key=lambda pair: pair[0]
+        )

@@ -9,7 +9,14 @@ from typing import Any
 
 from arc_toolkit.errors import ArcError
 from arc_toolkit.kube.labels import some_names
-from arc_toolkit.kube.nodes import SIZE_LABELS, Node, UnusableNode, WhyUnusable, parse_nodes, unusable
+from arc_toolkit.kube.nodes import (
+    SIZE_LABELS,
+    Node,
+    UnusableNode,
+    WhyUnusable,
+    parse_nodes,
+    unusable,
+)
 from arc_toolkit.kube.quantities import MI
 from arc_toolkit.kube.taints import Toleration
 from arc_toolkit.sizing import vm_sizes
@@ -49,7 +56,9 @@ class Selection:
         """An ArcError if there is nothing to size for."""
         if not self.groups:
             why = f": {self.unusable[0].node.name}: {self.unusable[0]}" if self.unusable else ""
-            raise ArcError(f"{self.where}: none of {len(self.nodes)} nodes can run AzureML jobs{why}")
+            raise ArcError(
+                f"{self.where}: none of {len(self.nodes)} nodes can run AzureML jobs{why}"
+            )
 
 
 @dataclass(frozen=True)
@@ -64,12 +73,19 @@ class DaemonSets:
 
     def on(self, version: Version) -> list[Occupant]:
         """What they ask for on a Kubernetes version."""
-        parts = (self.files[name] if name in self.files else profile(name, version) for name in self.names)
+        parts = (
+            self.files[name] if name in self.files else profile(name, version)
+            for name in self.names
+        )
         return [occupant for part in parts for occupant in part]
 
 
 def select_sizes(
-    names: Sequence[str], assumptions: Assumptions, daemonsets: DaemonSets, *, network_plugin: str = ""
+    names: Sequence[str],
+    assumptions: Assumptions,
+    daemonsets: DaemonSets,
+    *,
+    network_plugin: str = "",
 ) -> Selection:
     """A group for each VM size; `network_plugin` names where maxPods comes from, for the note."""
     sizes = _sizes(names)
@@ -101,23 +117,35 @@ def select_nodes(
     known = tuple(tolerations)
     nodes = parse_nodes(node_items)
     pods = by_node(pod_items) if pod_items is not None else {}
-    candidates = size_nodes(nodes, pods, assumptions, daemonsets, tolerations=known, architecture=architecture)
+    candidates = size_nodes(
+        nodes, pods, assumptions, daemonsets, tolerations=known, architecture=architecture
+    )
     groups = group_nodes(candidates, source=source, by_pool=by_pool)
     refused = [row.unusable for row in candidates if row.unusable]
     selection = Selection(groups, assumptions, where, nodes, refused, candidates, known)
     if pod_items is None:
-        selection.notes.append(f"assumed: DaemonSets {daemonsets}; --pods FILE counts the real ones")
+        selection.notes.append(
+            f"assumed: DaemonSets {daemonsets}; --pods FILE counts the real ones"
+        )
     selection.notes += _left_out_notes(refused)
     selection.notes += [note for group in groups if (note := defeated(group))]
     return selection
 
 
-def group_of_size(size: vm_sizes.VmSize, assumptions: Assumptions, occupants: Sequence[Occupant]) -> NodeGroup:
+def group_of_size(
+    size: vm_sizes.VmSize, assumptions: Assumptions, occupants: Sequence[Occupant]
+) -> NodeGroup:
     """The nodes of a size, all alike."""
     sized = schedulable_of_size(size, assumptions, occupants)
     os = "windows" if assumptions.windows else "linux"
-    labels = {SIZE_LABELS[0]: size.name, "kubernetes.io/arch": size.architecture, "kubernetes.io/os": os}
-    node = Node(size.name, labels, (), None, False, os, size.architecture, "", devices=sized.devices)
+    labels = {
+        SIZE_LABELS[0]: size.name,
+        "kubernetes.io/arch": size.architecture,
+        "kubernetes.io/os": os,
+    }
+    node = Node(
+        size.name, labels, (), None, False, os, size.architecture, "", devices=sized.devices
+    )
     return NodeGroup(
         title=size.name,
         selector=((SIZE_LABELS[0], size.name),),
@@ -144,9 +172,14 @@ def size_nodes(
     most: dict[tuple[str, tuple[str, ...], str], int] = {}
     for node in nodes:
         if node.devices and refused[node.name] is None:
-            for kinds in ((), tuple(node.devices)):  # a node that shows none should have those of any other
+            for kinds in (
+                (),
+                tuple(node.devices),
+            ):  # a node that shows none should have those of any other
                 for pool in {"", node.pool}:
-                    most[node.size, kinds, pool] = max(most.get((node.size, kinds, pool), 0), node.gpus)
+                    most[node.size, kinds, pool] = max(
+                        most.get((node.size, kinds, pool), 0), node.gpus
+                    )
     candidates = []
     for node in nodes:
         extra = daemonsets.on(version_of(node, assumptions))
@@ -166,12 +199,16 @@ def _without_control_plane(candidates: list[Candidate]) -> list[Candidate]:
     left_out = [row.node.name for row in usable if row.node.control_plane]
     why = WhyUnusable.BESIDE_WORKERS
     return [
-        replace(row, unusable=UnusableNode(row.node, why, why.value)) if row.node.name in left_out else row
+        replace(row, unusable=UnusableNode(row.node, why, why.value))
+        if row.node.name in left_out
+        else row
         for row in candidates
     ]
 
 
-def _fewer_gpus(node: Node, most: Mapping[tuple[str, tuple[str, ...], str], int]) -> UnusableNode | None:
+def _fewer_gpus(
+    node: Node, most: Mapping[tuple[str, tuple[str, ...], str], int]
+) -> UnusableNode | None:
     """A node with a broken GPU or without a device plugin: fewer than its size has, or than others of it show.
 
     The GPUs of a known size may be divided in one pool and whole in another, so only its own pool counts.
@@ -195,7 +232,11 @@ def _full(node: Node, sized: Schedulable) -> UnusableNode | None:
     over = [f"{-sized.cpu_m}m cpu"] if sized.cpu_m < 0 else []
     over += [f"{-(sized.memory // MI)}Mi memory"] if sized.memory < 0 else []
     by = f" by {' and '.join(over)}" if over else ""
-    text = f"what it keeps and its DaemonSets exceed its capacity{by}" if over else "what it keeps is all it has"
+    text = (
+        f"what it keeps and its DaemonSets exceed its capacity{by}"
+        if over
+        else "what it keeps is all it has"
+    )
     return UnusableNode(node, WhyUnusable.FULL, WhyUnusable.FULL.value, f": {text}")
 
 
@@ -208,7 +249,11 @@ def group_nodes(candidates: Iterable[Candidate], *, source: str, by_pool: bool) 
     for row in candidates:
         if row.unusable is None:
             labels = [row.node.size_label] + ([row.node.pool_label] if by_pool else [])
-            key = tuple(label for label in labels if label), tuple(row.node.devices), gpu_parts(row.node)
+            key = (
+                tuple(label for label in labels if label),
+                tuple(row.node.devices),
+                gpu_parts(row.node),
+            )
             by_labels.setdefault(key, []).append(row)
     groups = []
     for (selector, _, _), rows in sorted(by_labels.items()):
@@ -233,7 +278,9 @@ def defeated(group: NodeGroup) -> str | None:
     if not guests:
         return None
     nodes = {name for name, _ in guests}
-    pods = [f"{o.namespace}/{o.name} ({o.cpu_m}m, {o.memory // MI}Mi) on {name}" for name, o in guests]
+    pods = [
+        f"{o.namespace}/{o.name} ({o.cpu_m}m, {o.memory // MI}Mi) on {name}" for name, o in guests
+    ]
     return (
         f"{len(nodes)} of {len(group.nodes)} nodes of {group.title} also run pods that belong to no DaemonSet "
         f"and defeat a whole-node type there: {some_names(pods)}; keep them off with a taint such as "
@@ -249,7 +296,8 @@ def _sizes(names: Iterable[str]) -> list[vm_sizes.VmSize]:
             matches = [
                 size
                 for key, size in vm_sizes.table().items()
-                if fnmatch.fnmatchcase(key, pattern) or fnmatch.fnmatchcase(key, f"standard_{pattern}")
+                if fnmatch.fnmatchcase(key, pattern)
+                or fnmatch.fnmatchcase(key, f"standard_{pattern}")
             ]
             if not matches:
                 raise ArcError(f"no VM size matches {name!r} in the shipped table")

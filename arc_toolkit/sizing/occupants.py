@@ -40,7 +40,9 @@ def profiles() -> dict[str, dict[str, list[Occupant]]]:
     by_name: dict[str, dict[str, list[Occupant]]] = {}
     for row in data_rows("daemonsets.csv"):
         cpu_m, memory = cpu_requested(row["cpu"]), bytes_requested(row["memory"])
-        source = f"profile {row['profile']}" + (f", seen on {row['kubernetes']}" if row["kubernetes"] else "")
+        source = f"profile {row['profile']}" + (
+            f", seen on {row['kubernetes']}" if row["kubernetes"] else ""
+        )
         occupant = Occupant(row["name"], cpu_m, memory, source=source, pods=int(row["pods"]))
         by_name.setdefault(row["profile"], {}).setdefault(row["kubernetes"], []).append(occupant)
     return by_name
@@ -58,8 +60,14 @@ def profile(name: str, version: Version) -> list[Occupant]:
     if base in profiles() and pinned in profiles()[base]:
         return profiles()[base][pinned]
     if name not in profiles():
-        names = [*profiles(), *(f"{p}-{v}" for p, seen in profiles().items() for v in seen if v), "none"]
-        raise ArcError(f"no DaemonSet profile or file {name!r}: the profiles are {', '.join(names)}")
+        names = [
+            *profiles(),
+            *(f"{p}-{v}" for p, seen in profiles().items() for v in seen if v),
+            "none",
+        ]
+        raise ArcError(
+            f"no DaemonSet profile or file {name!r}: the profiles are {', '.join(names)}"
+        )
     seen = profiles()[name]
     if "" in seen:
         return seen[""]
@@ -82,7 +90,9 @@ def profile(name: str, version: Version) -> list[Occupant]:
 
 def from_document(data: Any, where: str) -> list[Occupant]:
     """A file of one's own: a list of `{name, cpu, memory}`."""
-    if not isinstance(data, list) or not all(isinstance(row, dict) and "name" in row for row in data):
+    if not isinstance(data, list) or not all(
+        isinstance(row, dict) and "name" in row for row in data
+    ):
         raise ArcError(f"{where}: expected a list of DaemonSets, each with name, cpu and memory")
     rows = []
     for row in data:
@@ -92,7 +102,10 @@ def from_document(data: Any, where: str) -> list[Occupant]:
                 f"{where}: {row['name']}: unknown key {sorted(unknown)[0]!r}; there are name, cpu and memory"
             )
         try:
-            cpu_m, memory = cpu_requested(str(row.get("cpu", "0"))), bytes_requested(str(row.get("memory", "0")))
+            cpu_m, memory = (
+                cpu_requested(str(row.get("cpu", "0"))),
+                bytes_requested(str(row.get("memory", "0"))),
+            )
         except QuantityError as error:
             raise ArcError(f"{where}: {row['name']}: {error}") from None
         if cpu_m < 0 or memory < 0:

@@ -80,21 +80,27 @@ def kube_reserved_cpu(cores: int) -> Reservation:
     return Reservation(amount, " + ".join(terms))
 
 
-def kube_reserved_memory(nominal: int, version: Version, max_pods: int, windows: bool = False) -> Reservation:
+def kube_reserved_memory(
+    nominal: int, version: Version, max_pods: int, windows: bool = False
+) -> Reservation:
     """Bytes kept on a node whose size has that nominal memory (bytes)."""
     if windows:
         brackets = _brackets_mib(nominal)
         return Reservation(
-            (brackets + WINDOWS_EXTRA_MIB) * MI, f"brackets ({brackets}Mi) + {WINDOWS_EXTRA_MIB}Mi on Windows"
+            (brackets + WINDOWS_EXTRA_MIB) * MI,
+            f"brackets ({brackets}Mi) + {WINDOWS_EXTRA_MIB}Mi on Windows",
         )
     if version < PODS_REGIME_SINCE:
         return Reservation(
-            _brackets_mib(nominal) * MI, "25% of 4 GiB, 20% of the next 4, 10% of 8, 6% of 112, 2% above"
+            _brackets_mib(nominal) * MI,
+            "25% of 4 GiB, 20% of the next 4, 10% of 8, 6% of 112, 2% above",
         )
     by_pods = MEMORY_PER_POD_MIB * max_pods + MEMORY_BASE_MIB
     quarter = nominal // MI // 4
     if quarter < by_pods:
-        return Reservation(quarter * MI, f"a quarter of nominal memory (less than 20Mi x {max_pods} + 50Mi)")
+        return Reservation(
+            quarter * MI, f"a quarter of nominal memory (less than 20Mi x {max_pods} + 50Mi)"
+        )
     return Reservation(by_pods * MI, f"20Mi x {max_pods} pods + 50Mi")
 
 
@@ -119,7 +125,10 @@ def _brackets_mib(nominal: int) -> int:
 @cache
 def observed_losses() -> dict[Fraction, int]:
     """Largest loss seen, MiB, by nominal GiB."""
-    return {Fraction(row["memory_gib"]): int(row["most_mib"]) for row in data_rows("observed_losses.csv")}
+    return {
+        Fraction(row["memory_gib"]): int(row["most_mib"])
+        for row in data_rows("observed_losses.csv")
+    }
 
 
 def kernel_loss(nominal: int, windows: bool = False) -> Reservation:
@@ -127,13 +136,17 @@ def kernel_loss(nominal: int, windows: bool = False) -> Reservation:
     drift = DRIFT_SMALL_MIB if nominal < SMALL_BELOW_GIB * GI else DRIFT_MIB
     if windows:
         return Reservation(
-            (WINDOWS_LOSS_MIB + drift) * MI, f"less than 1Mi seen on Windows, + {drift}Mi for safety"
+            (WINDOWS_LOSS_MIB + drift) * MI,
+            f"less than 1Mi seen on Windows, + {drift}Mi for safety",
         )
     seen = observed_losses().get(Fraction(nominal, GI))
     if seen is not None:
-        return Reservation((seen + drift) * MI, f"most seen on real nodes ({seen}Mi) + {drift}Mi between images")
+        return Reservation(
+            (seen + drift) * MI, f"most seen on real nodes ({seen}Mi) + {drift}Mi between images"
+        )
     return Reservation(
-        loss_bound(nominal) + drift * MI, f"bound: nominal/64 + 160Mi + 1Mi per GiB, + {drift}Mi between images"
+        loss_bound(nominal) + drift * MI,
+        f"bound: nominal/64 + 160Mi + 1Mi per GiB, + {drift}Mi between images",
     )
 
 
@@ -149,7 +162,11 @@ def nominal_from_capacity(capacity: int) -> int:
     most the bound, or if none is, at most a tenth. Else the next whole GiB.
     """
     sizes = sorted({size.memory for size in table().values()})
-    likely = [nominal for nominal in sizes if nominal - capacity >= nominal // 64 + LEAST_BEYOND_64TH_MIB * MI]
+    likely = [
+        nominal
+        for nominal in sizes
+        if nominal - capacity >= nominal // 64 + LEAST_BEYOND_64TH_MIB * MI
+    ]
     for nominal in likely:
         if nominal - capacity <= loss_bound(nominal) + DRIFT_MIB * MI:
             return nominal

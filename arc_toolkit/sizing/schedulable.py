@@ -84,9 +84,13 @@ class Reserve:
                 return cls(percent, asked=True)
             amount = bytes_requested(text)
             if 0 < amount < MI:
-                raise ArcError(f"--reserve {text} is less than 1Mi: did you mean {text}% or {text}Gi?")
+                raise ArcError(
+                    f"--reserve {text} is less than 1Mi: did you mean {text}% or {text}Gi?"
+                )
         except (QuantityError, ValueError, ZeroDivisionError):
-            raise ArcError(f"--reserve {text}: use a percentage such as 5% or an amount such as 8Gi") from None
+            raise ArcError(
+                f"--reserve {text}: use a percentage such as 5% or an amount such as 8Gi"
+            ) from None
         if amount < 0:
             raise ArcError(f"--reserve {text}: a reservation cannot be negative")
         return cls(None, amount, asked=True)
@@ -139,7 +143,11 @@ class Schedulable:
     @property
     def other_pods(self) -> tuple[Occupant, ...]:
         """Pods that neither a DaemonSet nor an AzureML job owns: they defeat a type that takes all there is."""
-        return tuple(o for o in self.occupants if o.kind is PodKind.OTHER and (o.cpu_m or o.memory or o.devices))
+        return tuple(
+            o
+            for o in self.occupants
+            if o.kind is PodKind.OTHER and (o.cpu_m or o.memory or o.devices)
+        )
 
     @property
     def gpus(self) -> int:
@@ -150,7 +158,9 @@ class Schedulable:
     def pods_free(self) -> int:
         return self.max_pods - self.pods_taken
 
-    def how_many(self, cpu_m: int, memory: int, devices: Mapping[str, int] = NO_DEVICES) -> tuple[int, Limit]:
+    def how_many(
+        self, cpu_m: int, memory: int, devices: Mapping[str, int] = NO_DEVICES
+    ) -> tuple[int, Limit]:
         """How many pods with this request it takes, and the resource that is the limit.
 
         Each resource by itself, as NodeResourcesFit of the scheduler compares them; a device of another kind does
@@ -179,7 +189,9 @@ class _Waterfall:
         self.lines: list[WaterfallLine] = []
         self.level(kind, rule, source)
 
-    def take(self, kind: LineKind, name: str, cpu_m: int, memory: int, rule: str, source: str) -> None:
+    def take(
+        self, kind: LineKind, name: str, cpu_m: int, memory: int, rule: str, source: str
+    ) -> None:
         self.cpu_m, self.memory = self.cpu_m - cpu_m, self.memory - memory
         self.lines.append(WaterfallLine(kind, name, -cpu_m, -memory, rule, source))
 
@@ -187,11 +199,17 @@ class _Waterfall:
         self.lines.append(WaterfallLine(kind, kind.value, self.cpu_m, self.memory, rule, source))
 
 
-def schedulable_of_size(size: VmSize, assumptions: Assumptions, occupants: Sequence[Occupant]) -> Schedulable:
+def schedulable_of_size(
+    size: VmSize, assumptions: Assumptions, occupants: Sequence[Occupant]
+) -> Schedulable:
     """A node of that size, under assumptions."""
     nominal, capacity = size.memory, assumptions.capacity_memory
     fall = _Waterfall(
-        LineKind.NOMINAL, size.vcpus_available * 1000, nominal, size.name, f"VM size table, {table_date()}"
+        LineKind.NOMINAL,
+        size.vcpus_available * 1000,
+        nominal,
+        size.name,
+        f"VM size table, {table_date()}",
     )
     loss, source = reservations.kernel_loss(nominal, assumptions.windows), "observed AKS nodes"
     if capacity is not None:
@@ -204,14 +222,20 @@ def schedulable_of_size(size: VmSize, assumptions: Assumptions, occupants: Seque
     return _finish(fall, nominal, assumptions, occupants, size.name, devices)
 
 
-def schedulable_of_node(node: Node, assumptions: Assumptions, occupants: Sequence[Occupant]) -> Schedulable:
+def schedulable_of_node(
+    node: Node, assumptions: Assumptions, occupants: Sequence[Occupant]
+) -> Schedulable:
     """A real node: its own capacity and allocatable win over every rule and option."""
     cpu_m, memory = node.capacity_cpu_m, node.capacity_memory
     size = find(node.size)
     if size and size.memory >= memory:
         nominal = size.memory
-        fall = _Waterfall(LineKind.NOMINAL, cpu_m, nominal, node.size, f"VM size table, {table_date()}")
-        fall.take(LineKind.KERNEL, "guest kernel", 0, nominal - memory, "nominal - capacity", MEASURED)
+        fall = _Waterfall(
+            LineKind.NOMINAL, cpu_m, nominal, node.size, f"VM size table, {table_date()}"
+        )
+        fall.take(
+            LineKind.KERNEL, "guest kernel", 0, nominal - memory, "nominal - capacity", MEASURED
+        )
         fall.level(LineKind.CAPACITY, "status.capacity", MEASURED)
     else:
         nominal = reservations.nominal_from_capacity(memory)
@@ -228,9 +252,9 @@ def schedulable_of_node(node: Node, assumptions: Assumptions, occupants: Sequenc
 def _keep(fall: _Waterfall, nominal: int, assumptions: Assumptions, node: Node | None) -> None:
     """What the kubelet keeps, to allocatable: by rule, or as the node says where it says something else."""
     version, windows = assumptions.version, assumptions.windows
-    cpu = _option(assumptions.kube_reserved_cpu_m, "--kube-reserved-cpu") or reservations.kube_reserved_cpu(
-        fall.cpu_m // 1000
-    )
+    cpu = _option(
+        assumptions.kube_reserved_cpu_m, "--kube-reserved-cpu"
+    ) or reservations.kube_reserved_cpu(fall.cpu_m // 1000)
     memory = _option(
         assumptions.kube_reserved_memory, "--kube-reserved-memory"
     ) or reservations.kube_reserved_memory(nominal, version, assumptions.max_pods, windows)
@@ -251,7 +275,14 @@ def _keep(fall: _Waterfall, nominal: int, assumptions: Assumptions, node: Node |
         fall.take(LineKind.KUBELET, "kept by the kubelet", kept_cpu_m, 0, rule, MEASURED)
     if kept_memory == expected_memory:
         fall.take(LineKind.KUBELET, "kube-reserved memory", 0, memory.amount, memory.rule, AKS_PAGE)
-        fall.take(LineKind.KUBELET, "hard eviction threshold", 0, threshold.amount, threshold.rule, AKS_PAGE)
+        fall.take(
+            LineKind.KUBELET,
+            "hard eviction threshold",
+            0,
+            threshold.amount,
+            threshold.rule,
+            AKS_PAGE,
+        )
     else:
         rule = instead.format(f"{expected_memory // KI}Ki")
         fall.take(LineKind.KUBELET, "kept by the kubelet", 0, kept_memory, rule, MEASURED)
@@ -290,7 +321,9 @@ def _finish(
             fall.take(LineKind.RESERVE, "further reserve", 0, more, rule, OPTION)
     elif reserve:
         rule = f"{asked} of capacity" if asked.percent else "given as --reserve"
-        fall.take(LineKind.RESERVE, "reservation (AzureML extension)", 0, reserve, rule, EXTENSION_PAGE)
+        fall.take(
+            LineKind.RESERVE, "reservation (AzureML extension)", 0, reserve, rule, EXTENSION_PAGE
+        )
         pods += 1
     fall.level(LineKind.SCHEDULABLE, "what one whole-node job may ask for")
     return Schedulable(
@@ -308,14 +341,18 @@ def _finish(
         pods_taken=pods,
         occupants=tuple(occupants),
         lines=tuple(fall.lines),
-        version=node.version.removeprefix("v") if node and node.version else assumptions.version_text,
+        version=node.version.removeprefix("v")
+        if node and node.version
+        else assumptions.version_text,
     )
 
 
 def _is_reservation(occupant: Occupant, capacity_memory: int, namespace: str) -> bool:
     """The extension's own reservation: a pod of its namespace that asks for about 5 % of capacity memory."""
     share = occupant.memory * 1000 // capacity_memory if capacity_memory else 0
-    return occupant.kind is PodKind.DAEMONSET and occupant.namespace == namespace and 45 <= share <= 55
+    return (
+        occupant.kind is PodKind.DAEMONSET and occupant.namespace == namespace and 45 <= share <= 55
+    )
 
 
 def version_of(node: Node, assumptions: Assumptions) -> Version:

@@ -86,12 +86,15 @@ def intruders(
     ]
 
 
-def narrowed(selector: Selector, members: Sequence[Node], others: Sequence[Node]) -> Selector | None:
+def narrowed(
+    selector: Selector, members: Sequence[Node], others: Sequence[Node]
+) -> Selector | None:
     """The selector with the fewest further labels that keep a type off the other nodes; None if no labels do."""
     common, remaining = _common(members), list(others)
     while remaining:
         kept_off = {
-            key: [node for node in remaining if node.labels.get(key) != common[key]] for key in _telling(common)
+            key: [node for node in remaining if node.labels.get(key) != common[key]]
+            for key in _telling(common)
         }
         best = max(kept_off, key=lambda key: len(kept_off[key]), default=None)
         if best is None or not kept_off[best]:
@@ -134,7 +137,9 @@ def gpu_parts(node: Node) -> int:
 def _common(members: Sequence[Node]) -> dict[str, str]:
     """The labels that all of them have."""
     first, *others = (node.labels for node in members)
-    return {key: value for key, value in first.items() if all(row.get(key) == value for row in others)}
+    return {
+        key: value for key, value in first.items() if all(row.get(key) == value for row in others)
+    }
 
 
 def _telling(labels: Mapping[str, str]) -> list[str]:

@@ -65,7 +65,9 @@ class Size:
             re.ASCII,
         )
         if match is None:
-            raise ArcError(f"--size {text}: write it like 32cpu128g, 12cpu110g-1gpu or 4cpu16g-1mig-1g.10gb")
+            raise ArcError(
+                f"--size {text}: write it like 32cpu128g, 12cpu110g-1gpu or 4cpu16g-1mig-1g.10gb"
+            )
         cpu_m, memory = Fraction(match[1]) * 1000, Fraction(match[2]) * GI
         if not cpu_m or not memory:
             raise ArcError(f"--size {text}: an instance type needs cores and memory above zero")
@@ -102,7 +104,9 @@ def split(group: NodeGroup, share: Share, *, whole_cores: bool = False) -> Porti
     n = share.n
     odd = {resource: count for resource, count in group.devices.items() if count % n}
     if odd:
-        have = " and ".join(f"{count} {_plural(resource, count)}" for resource, count in odd.items())
+        have = " and ".join(
+            f"{count} {_plural(resource, count)}" for resource, count in odd.items()
+        )
         raise DoesNotFit(f"{group.title} has {have}, which cannot be divided into {n} equal shares")
     if n > group.pods_free:
         raise DoesNotFit(
@@ -115,7 +119,11 @@ def split(group: NodeGroup, share: Share, *, whole_cores: bool = False) -> Porti
     if cpu_m <= 0 or memory <= 0:
         raise DoesNotFit(f"--share {share}: {group.title}: {too_little(group, n, step)}")
     return portion_of(
-        group, cpu_m, memory, {key: count // n for key, count in group.devices.items()}, (n, "share")
+        group,
+        cpu_m,
+        memory,
+        {key: count // n for key, count in group.devices.items()},
+        (n, "share"),
     )
 
 
@@ -126,9 +134,7 @@ def too_little(group: NodeGroup, n: int = 1, step: int = CPU_STEP_M) -> str:
     if over:
         return f"nothing is left for jobs: what the node keeps and its DaemonSets ask for {over} more than it has"
     if cpu_m // n < step:
-        return (
-            f"{cpu_text(cpu_m)} cpu is too little for {n} share{'s' if n > 1 else ''} of at least {cpu_text(step)}"
-        )
+        return f"{cpu_text(cpu_m)} cpu is too little for {n} share{'s' if n > 1 else ''} of at least {cpu_text(step)}"
     return f"{memory // MI}Mi memory is too little for {n} share{'s' if n > 1 else ''}"
 
 
@@ -142,7 +148,10 @@ def fit(group: NodeGroup, size: Size) -> Portion:
     count, limit = group.fits(size.cpu_m, size.memory, devices)
     if count < 1:
         cpu_m, memory = group.tightest_cpu.cpu_m, group.tightest_memory.memory
-        asked, offered = Amounts(size.cpu_m, size.memory, devices), Amounts(cpu_m, memory, group.devices)
+        asked, offered = (
+            Amounts(size.cpu_m, size.memory, devices),
+            Amounts(cpu_m, memory, group.devices),
+        )
         by = shortfall(asked, offered) or limit
         left = (
             f"schedulable are {cpu_text(cpu_m)} and {memory // MI}Mi"

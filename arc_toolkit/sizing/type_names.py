@@ -37,7 +37,9 @@ def check_template(template: str) -> None:
         raise ArcError(f"--name-template {template!r}: {error}") from None
     for _, name, spec, conversion in fields:
         if name not in _FIELDS or spec or conversion:
-            raise ArcError(f"--name-template: no field {{{name}}}; there are {', '.join(_FIELDS)}, as they are")
+            raise ArcError(
+                f"--name-template: no field {{{name}}}; there are {', '.join(_FIELDS)}, as they are"
+            )
 
 
 def make_name(template: str, group: NodeGroup, request: Share | Size, portion: Portion) -> str:
@@ -55,7 +57,9 @@ def make_name(template: str, group: NodeGroup, request: Share | Size, portion: P
         raw = template.format(
             cpu=_number(cpu),
             memory=_number(memory),
-            gpu="".join(f"-{count}{device_name(resource)}" for resource, count in portion.devices.items()),
+            gpu="".join(
+                f"-{count}{device_name(resource)}" for resource, count in portion.devices.items()
+            ),
             gpus=portion.gpus,
             size=group.size or "node",
             pool=group.pools[0] if group.pools else "pool",
@@ -96,7 +100,9 @@ def unique_names(
             suffixed = _suffixed(rest, taken=by_name.keys() | in_cluster)
             if suffixed is None:
                 other = next(
-                    entry for entry in types if entry is not rest[0] and name in (entry.name, names.get(id(entry)))
+                    entry
+                    for entry in types
+                    if entry is not rest[0] and name in (entry.name, names.get(id(entry)))
                 )
                 raise ArcError(
                     f"two types would be called {name}: {_what(rest[0])} and {_what(other)}; choose "
@@ -105,13 +111,21 @@ def unique_names(
             names.update({id(entry): new for entry, new in zip(rest, suffixed, strict=True)})
         chosen = [names[id(entry)] for entry in same]
         if chosen != [name]:
-            said = ", ".join(f"{new} (as in the cluster)" if new in in_cluster else new for new in chosen)
-            are = f"{len(same)} types would be called {name}; they are" if len(same) > 1 else f"{name} is called"
+            said = ", ".join(
+                f"{new} (as in the cluster)" if new in in_cluster else new for new in chosen
+            )
+            are = (
+                f"{len(same)} types would be called {name}; they are"
+                if len(same) > 1
+                else f"{name} is called"
+            )
             notes.append(f"{are} {said}")
     return [replace(entry, name=names[id(entry)]) for entry in types], notes
 
 
-def _names_in_cluster(types: Sequence[InstanceType], present: Mapping[str, Mapping[str, Any]]) -> dict[int, str]:
+def _names_in_cluster(
+    types: Sequence[InstanceType], present: Mapping[str, Mapping[str, Any]]
+) -> dict[int, str]:
     """By id of the type: the name that it has in the cluster, with a suffix or without."""
     known: dict[Any, list[str]] = {}
     for name, item in present.items():
@@ -145,13 +159,25 @@ def _suffixed(same: Sequence[InstanceType], taken: Collection[str]) -> list[str]
     parts: dict[str, list[str]] = {
         "size": [entry.group.size for entry in same],
         "pool": ["-".join(entry.group.pools) for entry in same],
-        "share": [entry.request.slug if isinstance(entry.request, Share) else "exact" for entry in same],
+        "share": [
+            entry.request.slug if isinstance(entry.request, Share) else "exact" for entry in same
+        ],
     }
-    for keys in (("size",), ("pool",), ("size", "pool"), ("share",), ("size", "share"), ("size", "pool", "share")):
+    for keys in (
+        ("size",),
+        ("pool",),
+        ("size", "pool"),
+        ("share",),
+        ("size", "share"),
+        ("size", "pool", "share"),
+    ):
         suffixes = list(zip(*(parts[key] for key in keys), strict=True))
         if not all(all(row) for row in suffixes):
             continue
-        names = [_checked("-".join([entry.name, *row])) for entry, row in zip(same, suffixes, strict=True)]
+        names = [
+            _checked("-".join([entry.name, *row]))
+            for entry, row in zip(same, suffixes, strict=True)
+        ]
         if len(set(names)) == len(names) and not set(names) & set(taken):
             return names
     return None
@@ -161,7 +187,9 @@ def _what(entry: InstanceType) -> str:
     return f"{entry.what} ({entry.cpu}, {entry.memory})"
 
 
-def group_by(types: Sequence[InstanceType], key: Callable[[InstanceType], Any]) -> dict[Any, list[InstanceType]]:
+def group_by(
+    types: Sequence[InstanceType], key: Callable[[InstanceType], Any]
+) -> dict[Any, list[InstanceType]]:
     groups: dict[Any, list[InstanceType]] = {}
     for entry in types:
         groups.setdefault(key(entry), []).append(entry)

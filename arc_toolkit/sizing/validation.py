@@ -12,9 +12,9 @@ from typing import Any
 
 import yaml
 
-from arc_toolkit.edit.edits import Unreadable
-from arc_toolkit.edit.ignores import Ignores, find_ignores
-from arc_toolkit.edit.yaml_nodes import MERGE, compose, get, pairs
+from arc_toolkit.edit.files.edits import Unreadable
+from arc_toolkit.edit.files.ignores import Ignores, find_ignores
+from arc_toolkit.edit.yaml.nodes import MERGE, compose, get, pairs
 from arc_toolkit.errors import ArcError
 from arc_toolkit.findings import FileResult, Finding
 from arc_toolkit.ignore_rules import ignore_problems
@@ -26,7 +26,7 @@ from arc_toolkit.sizing.fits import Candidate, fit_of
 from arc_toolkit.sizing.validation_rules import PREFIX, RULES
 from arc_toolkit.sizing.vm_sizes import find
 
-Path = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 
 
 class _Unquoted(str):
@@ -51,7 +51,9 @@ def validate(
         ignores = find_ignores(text)
         if count:  # in other files, rules that are not known here may well be those of `check`
             findings += _ignore_findings(path, ignores)
-        shown = tuple(finding for finding in findings if not ignores.covers(finding.rule, finding.line))
+        shown = tuple(
+            finding for finding in findings if not ignores.covers(finding.rule, finding.line)
+        )
         yield FileResult(path, text.encode(), findings=shown), count
 
 
@@ -66,7 +68,9 @@ class _Manifest:
     node: yaml.Node
     content: Mapping[str, Any]
 
-    def finding(self, rule: str, message: str, place: Path = (), *, at_key: bool = False) -> Finding:
+    def finding(
+        self, rule: str, message: str, place: KeyPath = (), *, at_key: bool = False
+    ) -> Finding:
         name = mapping(self.content.get("metadata")).get("name")
         mark = _at(self.node, place, at_key=at_key).start_mark
         return Finding(
@@ -79,15 +83,21 @@ class _Manifest:
         )
 
 
-def _check(manifest: _Manifest, candidates: Sequence[Candidate] | None, seen: dict[str, str]) -> Iterator[Finding]:
+def _check(
+    manifest: _Manifest, candidates: Sequence[Candidate] | None, seen: dict[str, str]
+) -> Iterator[Finding]:
     rules = set()
     for key in duplicate_keys(manifest.node):
         line = key.start_mark.line + 1
         message = f"{key.value} is there twice in one map: only the last one counts"
-        yield replace(manifest.finding("duplicate-key", message), line=line, column=key.start_mark.column + 1)
+        yield replace(
+            manifest.finding("duplicate-key", message), line=line, column=key.start_mark.column + 1
+        )
     for problem in problems(manifest.content):
         rules.add(problem.rule)
-        yield manifest.finding(problem.rule.value, problem.message, problem.path, at_key=problem.at_key)
+        yield manifest.finding(
+            problem.rule.value, problem.message, problem.path, at_key=problem.at_key
+        )
     if SpecRule.NAME not in rules:
         name, place = manifest.content["metadata"]["name"], ("metadata", "name")
         if name in seen:
@@ -103,7 +113,11 @@ def _check(manifest: _Manifest, candidates: Sequence[Candidate] | None, seen: di
         yield manifest.finding(SpecRule.GPU.value, wrong, ("spec", "resources", "limits"))
         return
     # Which nodes a selector selects that is wrong in itself is of no interest.
-    if candidates is not None and SpecRule.SELECTOR not in rules and (misfit := fit_of(spec, candidates).problem):
+    if (
+        candidates is not None
+        and SpecRule.SELECTOR not in rules
+        and (misfit := fit_of(spec, candidates).problem)
+    ):
         part = "nodeSelector" if misfit.rule is SpecRule.SELECTOR else "resources"
         path = ("spec", part) if part in manifest.content["spec"] else ()
         yield manifest.finding(misfit.rule.value, misfit.message, path)
@@ -116,7 +130,9 @@ def _other_maker(spec: InstanceTypeSpec) -> str | None:
     if size is None or (size.gpus and size.gpu_resource is None):
         return None
     maker = (size.gpu_resource or "").partition("/")[0]
-    other = next((resource for resource in spec.devices if resource.partition("/")[0] != maker), None)
+    other = next(
+        (resource for resource in spec.devices if resource.partition("/")[0] != maker), None
+    )
     if other is None:
         return None
     has = f"has {size.gpu_resource}" if size.gpu_resource else "has no GPU"
@@ -139,7 +155,9 @@ def _plain_text(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> str:
 _GO_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", re.ASCII)
 _TextLoader.add_constructor("tag:yaml.org,2002:str", _plain_text)
 for _tag in ("int", "float", "bool", "timestamp"):
-    _TextLoader.add_constructor(f"tag:yaml.org,2002:{_tag}", lambda loader, node: _Unquoted(node.value))
+    _TextLoader.add_constructor(
+        f"tag:yaml.org,2002:{_tag}", lambda loader, node: _Unquoted(node.value)
+    )
 
 
 def _documents(path: str, text: str) -> Iterator[tuple[yaml.Node, Any]]:
@@ -155,7 +173,7 @@ def _documents(path: str, text: str) -> Iterator[tuple[yaml.Node, Any]]:
         raise broken_yaml(error, path) from None
 
 
-def _at(node: yaml.Node, path: Path, *, at_key: bool = False) -> yaml.Node:
+def _at(node: yaml.Node, path: KeyPath, *, at_key: bool = False) -> yaml.Node:
     """The node at a path, or the last one on the way that is there; with `at_key` its key."""
     if at_key and (pair := pairs(get(node, *path[:-1])).get(str(path[-1]))):
         return pair[0]

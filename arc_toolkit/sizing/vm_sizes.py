@@ -51,7 +51,9 @@ class VmSize:
                 f"{self.name} is a constrained size: {self.vcpus_available} of {self.vcpus} vCPUs are available"
             )
         if self.gpus.denominator != 1:
-            notes.append(f"{self.name} has {self.gpus} of a GPU card, which the node shows as one GPU")
+            notes.append(
+                f"{self.name} has {self.gpus} of a GPU card, which the node shows as one GPU"
+            )
         if self.gpus and self.gpu_resource is None:
             notes.append(
                 f"{self.name} has {self.gpu_vendor} accelerators, for which no device plugin name is known"

@@ -20,24 +20,38 @@ def explain(entry: InstanceType, style: Style) -> str:
     """Everything about one type, for a person."""
     group, portion = entry.group, entry.portion
     tightest = {"memory": group.tightest_memory, "cpu": group.tightest_cpu}
-    sources = list(dict.fromkeys(line.source for node in tightest.values() for line in node.lines if line.source))
+    sources = list(
+        dict.fromkeys(
+            line.source for node in tightest.values() for line in node.lines if line.source
+        )
+    )
     parts = [style(f"{entry.name}: {entry.what}", "bold")]
     for what, node in tightest.items():
         named = f" on {node.name}, the tightest node" if len(group.nodes) > 1 else ""
-        parts.append(f"{what}{named}\n{_block(node.lines, what == 'memory', entry, sources, style)}")
+        parts.append(
+            f"{what}{named}\n{_block(node.lines, what == 'memory', entry, sources, style)}"
+        )
     gpu = f", {devices_text(entry.devices)}" if entry.devices else ""
     fits = f"{portion.per_node} fit{'s' if portion.per_node == 1 else ''} on a node"
     if not isinstance(entry.request, Share):
         fits += f" (the limit is {portion.limit})"
     leftover = f"left over: {portion.left_memory // KI:,}Ki and {portion.left_cpu_m}m"
     leftover += f" and {portion.left_gpus} GPU" if portion.left_gpus else ""
-    parts.append(f"request = limit: cpu {entry.cpu}, memory {entry.memory}{gpu}. {fits}; {leftover}.")
-    parts.append("\n".join(style(f"[{index}] {source}", "dim") for index, source in enumerate(sources, 1)))
+    parts.append(
+        f"request = limit: cpu {entry.cpu}, memory {entry.memory}{gpu}. {fits}; {leftover}."
+    )
+    parts.append(
+        "\n".join(style(f"[{index}] {source}", "dim") for index, source in enumerate(sources, 1))
+    )
     return "\n\n".join(parts)
 
 
 def _block(
-    lines: Sequence[WaterfallLine], memory: bool, entry: InstanceType, sources: list[str], style: Style
+    lines: Sequence[WaterfallLine],
+    memory: bool,
+    entry: InstanceType,
+    sources: list[str],
+    style: Style,
 ) -> str:
     """The lines for memory, or for cpu, and below them the parts of the type."""
 
@@ -54,7 +68,9 @@ def _block(
             continue
         if line.is_level:
             level = amount
-            bar = style(_bar(0, amount, top, "█"), "green" if line.kind is LineKind.SCHEDULABLE else "blue")
+            bar = style(
+                _bar(0, amount, top, "█"), "green" if line.kind is LineKind.SCHEDULABLE else "blue"
+            )
         else:
             level += amount
             bar = style(_bar(level, level - amount, top, "▒"), "yellow")
@@ -119,7 +135,11 @@ def type_json(entry: InstanceType) -> dict[str, Any]:
         "devices": dict(portion.devices),
         "per_node": portion.per_node,
         "limit": portion.limit,
-        "left_over": {"cpu_m": portion.left_cpu_m, "memory_bytes": portion.left_memory, "gpus": portion.left_gpus},
+        "left_over": {
+            "cpu_m": portion.left_cpu_m,
+            "memory_bytes": portion.left_memory,
+            "gpus": portion.left_gpus,
+        },
         "memory_waterfall": schedulable_json(group.tightest_memory),
         "cpu_waterfall": schedulable_json(group.tightest_cpu),
         "manifest": entry.manifest(),

@@ -28,7 +28,11 @@ from scripts.benchmarks.trials.kills import (
 )
 from scripts.benchmarks.trials.notice_times import notice_to_end, share_of_a_core
 
-SIZES = [int(os.environ["ARC_TOOLKIT_BENCH_MB"])] if "ARC_TOOLKIT_BENCH_MB" in os.environ else [100, 1000]
+SIZES = (
+    [int(os.environ["ARC_TOOLKIT_BENCH_MB"])]
+    if "ARC_TOOLKIT_BENCH_MB" in os.environ
+    else [100, 1000]
+)
 ROUNDS = 15  # the page cache makes single ones twice as slow
 DAMAGES, KILLS = 10_000, 500
 MOST_TIME = 1.15  # times a plain write with fsync
@@ -105,7 +109,10 @@ def measure_saves(folder: Path) -> list[str]:
         view = memoryview(content)
         plain(folder, view)  # the first one finds blocks of the disk that are not in use yet
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        rounds = [(plain(folder, view), streamed(folder, view), by_path(folder, view)) for _ in range(ROUNDS)]
+        rounds = [
+            (plain(folder, view), streamed(folder, view), by_path(folder, view))
+            for _ in range(ROUNDS)
+        ]
         memory = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
         # On a machine with other work the rounds differ more than the ways do: a round sees about the same work.
         theirs, ours, path = (statistics.median(column) for column in zip(*rounds, strict=True))
@@ -124,10 +131,14 @@ def measure_saves(folder: Path) -> list[str]:
                 ("stopped by a save in the background", stopped, copying, "copy of the memory"),
             ],
         )
-        print(f"  medians of the ratios of {ROUNDS} rounds: streamed {ratio:.2f}, by path {ratio_by_path:.2f}")
+        print(
+            f"  medians of the ratios of {ROUNDS} rounds: streamed {ratio:.2f}, by path {ratio_by_path:.2f}"
+        )
         for way, times in (("streamed", ratio), ("by path", ratio_by_path)):
             if times > MOST_TIME:
-                misses.append(f"{size} MB, {way}: {times:.2f} times a plain write, limit {MOST_TIME}")
+                misses.append(
+                    f"{size} MB, {way}: {times:.2f} times a plain write, limit {MOST_TIME}"
+                )
         if memory > MOST_MEMORY_MB:
             misses.append(f"{size} MB: {memory:.0f} MB more memory, limit {MOST_MEMORY_MB}")
     return misses
@@ -147,7 +158,9 @@ def measure_damage(folder: Path) -> list[str]:
 
 def measure_kills(folder: Path) -> list[str]:
     unreadable, lost = kill_at_random(folder / "kills", KILLS, store_writer, store_reader)
-    theirs, _ = kill_at_random(folder / "overwritten", KILLS, overwriting_writer, overwriting_reader)
+    theirs, _ = kill_at_random(
+        folder / "overwritten", KILLS, overwriting_writer, overwriting_reader
+    )
     print(
         f"\nkill -9 at {KILLS} random moments\n  this store: {unreadable} unreadable, {lost} lost what was saved"
     )
@@ -160,7 +173,9 @@ def measure_notices() -> list[str]:
     seconds, save = notice_to_end(100)
     print(f"\nNotice to saved and ended, 100 MB: {seconds:.2f} s, of which the save {save:.2f} s")
     if seconds - save > MOST_NOTICE:
-        misses.append(f"{seconds - save:.2f} s from a notice to the end, without the save; limit {MOST_NOTICE}")
+        misses.append(
+            f"{seconds - save:.2f} s from a notice to the end, without the save; limit {MOST_NOTICE}"
+        )
     share = share_of_a_core(20)
     print(f"Asking a metadata service every second: {share:.3%} of a core")
     if share > MOST_SHARE:
@@ -169,9 +184,16 @@ def measure_notices() -> list[str]:
 
 
 def main() -> int:
-    with tempfile.TemporaryDirectory(prefix="arc-toolkit-bench-", dir=os.environ.get("TMPDIR")) as name:
+    with tempfile.TemporaryDirectory(
+        prefix="arc-toolkit-bench-", dir=os.environ.get("TMPDIR")
+    ) as name:
         folder = Path(name)
-        misses = [*measure_saves(folder), *measure_damage(folder), *measure_kills(folder), *measure_notices()]
+        misses = [
+            *measure_saves(folder),
+            *measure_damage(folder),
+            *measure_kills(folder),
+            *measure_notices(),
+        ]
     print("\n" + ("\n".join(f"FAILED {miss}" for miss in misses) or "All limits hold."))
     return 1 if misses else 0
 

@@ -27,15 +27,22 @@ def pods(names: list[str]) -> Iterator[dict[str, Any]]:
     """Pods as large as real ones are: about as many fields as kubectl shows of an AKS DaemonSet pod."""
     for number in range(PODS):
         mounts = [{"name": f"volume-{index}", "mountPath": f"/mnt/{index}"} for index in range(4)]
-        environment = [{"name": f"SETTING_{index}", "value": f"value of setting {index}"} for index in range(8)]
+        environment = [
+            {"name": f"SETTING_{index}", "value": f"value of setting {index}"} for index in range(8)
+        ]
         volumes = [{"name": f"volume-{index}", "emptyDir": {}} for index in range(4)]
         yield {
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": {"name": f"pod-{number}", "labels": {"app": f"agent-{number % 30}", "tier": "node"}},
+            "metadata": {
+                "name": f"pod-{number}",
+                "labels": {"app": f"agent-{number % 30}", "tier": "node"},
+            },
             "spec": {
                 "nodeName": names[number % NODES],
-                "containers": [{**container("10m", "20Mi"), "env": environment, "volumeMounts": mounts}],
+                "containers": [
+                    {**container("10m", "20Mi"), "env": environment, "volumeMounts": mounts}
+                ],
                 "volumes": volumes,
             },
         }
@@ -46,17 +53,23 @@ def saved(plane: ControlPlane, path: str) -> bytes:
     items: list[Any] = []
     token = ""
     while True:
-        page = plane.request("GET", path, None, {"limit": 2000, **({"continue": token} if token else {})})
+        page = plane.request(
+            "GET", path, None, {"limit": 2000, **({"continue": token} if token else {})}
+        )
         items += page["items"]
         token = page["metadata"].get("continue", "")
         if not token:
-            return json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, separators=(",", ":")).encode()
+            return json.dumps(
+                {"apiVersion": "v1", "kind": "List", "items": items}, separators=(",", ":")
+            ).encode()
 
 
 def peak_memory_mib(command: list[str]) -> float:
     """The largest resident size of the command, read in a process that has no other child."""
     code = "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL, "
-    code += "stderr=subprocess.DEVNULL); print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+    code += (
+        "stderr=subprocess.DEVNULL); print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+    )
     said = subprocess.run(
         [sys.executable, "-c", code, *command], check=True, capture_output=True, text=True
     ).stdout
@@ -74,7 +87,9 @@ def main() -> None:
             plane.stop_controllers()  # nobody needs to run these pods
             machines = [MACHINES[number % len(MACHINES)] for number in range(NODES)]
             names = [f"{machine.pool}-{number}" for number, machine in enumerate(machines)]
-            plane.create_all(machine.node(name) for machine, name in zip(machines, names, strict=True))
+            plane.create_all(
+                machine.node(name) for machine, name in zip(machines, names, strict=True)
+            )
             print(f"creating {PODS} pods", file=sys.stderr)
             plane.create_all(pods(names))
             lists = [saved(plane, "/api/v1/nodes"), saved(plane, "/api/v1/pods")]

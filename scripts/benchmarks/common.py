@@ -12,7 +12,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 
-def cpu_of_command(command: Sequence[str], rounds: int = 5, env: dict[str, str] | None = None) -> float:
+def cpu_of_command(
+    command: Sequence[str], rounds: int = 5, env: dict[str, str] | None = None
+) -> float:
     """User and system seconds of the command and its children; the best of the rounds."""
     return min(_once(command, env) for _ in range(rounds))
 
@@ -37,7 +39,9 @@ def memory_of_command(command: Sequence[str]) -> float:
         "subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)\n"
         "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
     )
-    done = subprocess.run([sys.executable, "-c", ask, *command], check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", ask, *command], check=True, capture_output=True, text=True
+    )
     return int(done.stdout) / 1024
 
 
@@ -56,7 +60,9 @@ def report(title: str, rows: Sequence[tuple[str, float, float, str]]) -> None:
     """A table: what, our seconds, the peer's seconds, the peer's name; the ratio is computed here."""
     print(f"\n{title}")
     for what, ours, peer, name in rows:
-        print(f"  {what:<44} {ours * 1000:10.1f} ms   {name}: {peer * 1000:.1f} ms   ratio {ours / peer:.2f}")
+        print(
+            f"  {what:<44} {ours * 1000:10.1f} ms   {name}: {peer * 1000:.1f} ms   ratio {ours / peer:.2f}"
+        )
 
 
 def compose_all(paths: list[Path]) -> None:

@@ -23,12 +23,23 @@ from arc_toolkit.cost.training_job import MissingCapacity, TrainingJob
 from scripts.benchmarks.common import cpu_of_call
 
 HOUR = 3600.0
-PRICES = (1.097295, 4.775)  # Standard_NC24ads_A100_v4 in westeurope, spot and dedicated, of the shipped table
+PRICES = (
+    1.097295,
+    4.775,
+)  # Standard_NC24ads_A100_v4 in westeurope, spot and dedicated, of the shipped table
 V100_PRICES = (0.92, 3.06)  # p3.2xlarge on AWS, as the paper has it
 # Table 4 and 5 of the paper: trace, hours of work, deadlines, changeover in hours, discount, savings
 PREEMPTION = "preemption/1-node"
 WORKLOADS = [
-    ("ML", f"{PREEMPTION}/aws-04-22-2023/us-west-2b_v100_1.json", 72, (84, 100), 0.3, 0.67, "41 %, 48 %"),
+    (
+        "ML",
+        f"{PREEMPTION}/aws-04-22-2023/us-west-2b_v100_1.json",
+        72,
+        (84, 100),
+        0.3,
+        0.67,
+        "41 %, 48 %",
+    ),
     (
         "Bioinformatics",
         f"{PREEMPTION}/gcp-04-30-2023/us-east1-b_c3-88.json",
@@ -38,7 +49,15 @@ WORKLOADS = [
         0.91,
         "63 %, 84 %",
     ),
-    ("Analytics", f"{PREEMPTION}/aws-04-19-2023/us-east-1c_intel_64.json", 27, (30, 36), 0.2, 0.55, "27 %, 32 %"),
+    (
+        "Analytics",
+        f"{PREEMPTION}/aws-04-19-2023/us-east-1c_intel_64.json",
+        27,
+        (30, 36),
+        0.2,
+        0.55,
+        "27 %, 32 %",
+    ),
 ]
 
 
@@ -70,7 +89,9 @@ def agreement() -> None:
         "40 h, 8 nodes, 5 %": TrainingJob(40 * HOUR, 8, 0.05, 15, 60, 0.0),
         "the same with notices": TrainingJob(40 * HOUR, 8, 0.05, 15, 60, 0.9),
         "save 60 s, 20 %": TrainingJob(40 * HOUR, 8, 0.20, 60, 60, 0.0),
-        "capacity missing, 30 %:1h": TrainingJob(40 * HOUR, 8, 0.05, 15, 60, 0.9, MissingCapacity(0.3, HOUR)),
+        "capacity missing, 30 %:1h": TrainingJob(
+            40 * HOUR, 8, 0.05, 15, 60, 0.9, MissingCapacity(0.3, HOUR)
+        ),
         "restart of 20 min, 20 %": TrainingJob(40 * HOUR, 8, 0.20, 15, 1200, 0.9),
         "15 min, save 60 s": TrainingJob(HOUR / 4, 8, 0.20, 60, 60, 0.0),
         "15 min, restart of 20 min": TrainingJob(HOUR / 4, 8, 0.20, 60, 1200, 0.9),
@@ -154,14 +175,19 @@ def traces(folder: Path) -> None:
         raise SystemExit(
             f"{folder} has no availability/1-node/aws-10-26-2022: use a copy of skypilot-org/spot-traces"
         )
-    for policy, published in ((greedy(job), "30.8 +- 17.7"), (uniform_progress(job), "25.1 +- 15.3")):
+    for policy, published in (
+        (greedy(job), "30.8 +- 17.7"),
+        (uniform_progress(job), "25.1 +- 15.3"),
+    ):
         dear_hours = [
             MixRun(job, policy, deadline, capacity, lambda: 0.0).finish().dear_work / HOUR
             for path in paths
             for capacity in capacities(path, deadline)
         ]
         spread = statistics.pstdev(dear_hours)
-        print(f"  {policy.name:<30} {mean_of(dear_hours):5.1f} +- {spread:4.1f}   published {published}")
+        print(
+            f"  {policy.name:<30} {mean_of(dear_hours):5.1f} +- {spread:4.1f}   published {published}"
+        )
     print(
         "\nTable 5: saving of Uniform Progress against on demand, mean and range over 300 starts; published is one run"
     )
@@ -172,11 +198,17 @@ def traces(folder: Path) -> None:
             savings = [
                 1 - ((1 - discount) * run.spot + run.on_demand) / run.job.work_seconds
                 for capacity in capacities(folder / trace, hours * HOUR)
-                for run in [MixRun(job, uniform_progress(job), hours * HOUR, capacity, lambda: 0.0).finish()]
+                for run in [
+                    MixRun(job, uniform_progress(job), hours * HOUR, capacity, lambda: 0.0).finish()
+                ]
             ]
-            cells.append(f"{mean_of(savings):4.0%} ({min(savings):.0%} to {max(savings):.0%}) in {hours} h")
+            cells.append(
+                f"{mean_of(savings):4.0%} ({min(savings):.0%} to {max(savings):.0%}) in {hours} h"
+            )
         print(f"  {name:<14} {', '.join(cells)}   published {published}")
-    print("\nprice against Uniform Progress on the same traces (best step of ours in hindsight), 48 h of work")
+    print(
+        "\nprice against Uniform Progress on the same traces (best step of ours in hindsight), 48 h of work"
+    )
     for fraction in (0.9, 0.8, 0.67):
         deadline = 48 * HOUR / fraction
         job = TrainingJob(48 * HOUR, 1, 0.0, 0, 0.2 * HOUR, 1.0)

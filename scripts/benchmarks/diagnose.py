@@ -43,8 +43,30 @@ _WORDS = (
         "metrics",
         "history",
     ),
-    *("Started", "finished", "dataset", "URI", "USER", "UTC", "conda", "activate", "warning", "deprecated"),
-    *("Kubernetes", "job", "node", "failed", "optimizer", "tokenizer", "POD", "RUN", "juju", "Just"),
+    *(
+        "Started",
+        "finished",
+        "dataset",
+        "URI",
+        "USER",
+        "UTC",
+        "conda",
+        "activate",
+        "warning",
+        "deprecated",
+    ),
+    *(
+        "Kubernetes",
+        "job",
+        "node",
+        "failed",
+        "optimizer",
+        "tokenizer",
+        "POD",
+        "RUN",
+        "juju",
+        "Just",
+    ),
 )
 
 
@@ -54,21 +76,31 @@ def _line(number: int, chance: random.Random) -> str:
     word = chance.choice(_WORDS)
     shapes = (
         lambda: f"{time} INFO azureml.{word}: {' '.join(chance.choices(_WORDS, k=12))}",
-        lambda: f"{time} INFO {word}.launch: {' '.join(chance.choices(_WORDS, k=6))} {chance.random():.6f}",
+        lambda: (
+            f"{time} INFO {word}.launch: {' '.join(chance.choices(_WORDS, k=6))} {chance.random():.6f}"
+        ),
         lambda: (
             f"Epoch {number}: {number % 100:3d}%|{'#' * (number % 20):20}| {number}/500 [00:12<00:34, 12.3it/s]\r"
         ),
         lambda: f"{time} + export AZUREML_{word.upper()}_{number}={chance.getrandbits(96):x}",
-        lambda: f'  File "/opt/conda/lib/python3.10/site-packages/{word}/main.py", line {number}, in {word}',
-        lambda: f'{time} DEBUG urllib3: "PUT /ExperimentRun/dcid.{chance.getrandbits(64):x}/logs HTTP/1.1" 201 0',
-        lambda: f"Requirement already satisfied: {word}>={number % 9}.0 in /opt/conda/lib (line {number % 99})",
+        lambda: (
+            f'  File "/opt/conda/lib/python3.10/site-packages/{word}/main.py", line {number}, in {word}'
+        ),
+        lambda: (
+            f'{time} DEBUG urllib3: "PUT /ExperimentRun/dcid.{chance.getrandbits(64):x}/logs HTTP/1.1" 201 0'
+        ),
+        lambda: (
+            f"Requirement already satisfied: {word}>={number % 9}.0 in /opt/conda/lib (line {number % 99})"
+        ),
         lambda: (
             f"worker-0:{number}:9 [{number % 8}] NCCL INFO Channel {number % 32:02d}/0 : 0[0] -> 1[1] via P2P/IPC"
         ),
         lambda: (
             f"+ export NVIDIA_VISIBLE_DEVICES=GPU-{chance.getrandbits(128):x} NVIDIA_DRIVER_CAPABILITIES=compute"
         ),
-        lambda: f"| NVIDIA-SMI 535.{number % 99}    Driver Version: 535.{number % 99}    CUDA Version: 12.2     |",
+        lambda: (
+            f"| NVIDIA-SMI 535.{number % 99}    Driver Version: 535.{number % 99}    CUDA Version: 12.2     |"
+        ),
         lambda: (
             f"CUDA out of memory. Tried to allocate {number % 99}.00 MiB. GPU {number % 8} has 79.15 GiB in total"
         ),
@@ -91,7 +123,9 @@ ENDS = (
 )
 
 
-def make_logs(root: Path, files: int, retried: float = 0.1, seed: int = 7, size: int = BYTES_PER_FILE) -> int:
+def make_logs(
+    root: Path, files: int, retried: float = 0.1, seed: int = 7, size: int = BYTES_PER_FILE
+) -> int:
     """Jobs with a log each, some retried; their size in bytes.
 
     Every log has a trace line and a plain node line at 2-90 % of its length; half of them start with a date and ids,
@@ -103,7 +137,12 @@ def make_logs(root: Path, files: int, retried: float = 0.1, seed: int = 7, size:
     while made < files:
         tries = 2 if chance.random() < retried and made + 1 < files else 1
         for attempt in range(tries):
-            folder = root / f"brave_job_{job:05d}" / "system_logs" / (f"retry-{attempt:03d}" if attempt else "")
+            folder = (
+                root
+                / f"brave_job_{job:05d}"
+                / "system_logs"
+                / (f"retry-{attempt:03d}" if attempt else "")
+            )
             folder.mkdir(parents=True)
             name = f"aks-gpu-12345678-vmss{chance.randrange(100):06d}"
             lines = chance.choices(filler, k=size * len(filler) // sum(map(len, filler)))
@@ -151,7 +190,9 @@ def peak_memory(words: list[str]) -> int:
         "import sys; from arc_toolkit.cli.main import main; main(sys.argv[1:]);"
         "print('peak', next(line for line in open('/proc/self/status') if line.startswith('VmHWM')).split()[1])"
     )
-    done = subprocess.run([sys.executable, "-c", code, *words[3:]], check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words[3:]], check=True, capture_output=True, text=True
+    )
     return int(done.stdout.rsplit("peak ", 1)[1]) * 1024
 
 
@@ -163,7 +204,11 @@ def make_attempts(count: int, nodes: int) -> list[Attempt]:
         number = chance.randrange(nodes)
         failed = chance.random() < (0.35 if number % 500 == 0 else 0.03)
         outcome, cause = (RunOutcome.FAILED, UNKNOWN) if failed else (RunOutcome.SUCCEEDED, None)
-        made.append(Attempt(f"j{job}", 0, names[number], pool=f"pool{number % 20}", outcome=outcome, cause=cause))
+        made.append(
+            Attempt(
+                f"j{job}", 0, names[number], pool=f"pool{number % 20}", outcome=outcome, cause=cause
+            )
+        )
     return made
 
 
@@ -182,7 +227,8 @@ def main() -> int:
         best = [float("inf")] * len(commands)
         for _ in range(7):
             best = [
-                min(seconds, cpu_of_command(each, rounds=1)) for seconds, each in zip(best, commands, strict=True)
+                min(seconds, cpu_of_command(each, rounds=1))
+                for seconds, each in zip(best, commands, strict=True)
             ]
         theirs, ours = best[0] - best[1], best[2] - best[3]
         report(
@@ -201,10 +247,14 @@ def main() -> int:
             f" (limit {MOST_BYTES_PER_ATTEMPT})"
         )
         if memory > MOST_BYTES_PER_ATTEMPT * MEMORY_FILES:
-            misses.append(f"memory {memory / MEMORY_FILES:.0f} bytes per attempt, limit {MOST_BYTES_PER_ATTEMPT}")
+            misses.append(
+                f"memory {memory / MEMORY_FILES:.0f} bytes per attempt, limit {MOST_BYTES_PER_ATTEMPT}"
+            )
     attempts = make_attempts(100_000, 5_000)
     seconds = cpu_of_call(lambda: judge(attempts, ClusterIndex()))
-    print(f"\nVerdicts, 100,000 attempts over 5,000 nodes: {seconds:.2f} s CPU (limit {MOST_VERDICT_SECONDS:.0f})")
+    print(
+        f"\nVerdicts, 100,000 attempts over 5,000 nodes: {seconds:.2f} s CPU (limit {MOST_VERDICT_SECONDS:.0f})"
+    )
     if seconds > MOST_VERDICT_SECONDS:
         misses.append(f"verdicts {seconds:.2f} s")
     print("\n" + ("\n".join(f"FAILED {miss}" for miss in misses) or "All limits hold."))

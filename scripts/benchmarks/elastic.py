@@ -71,7 +71,18 @@ def _start(
     python: str, part: str, argument: str
 ) -> tuple[subprocess.Popen[str], tempfile.TemporaryDirectory[str]]:
     shell = 'ip link set lo up && exec "$@"'
-    words = ["unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", shell, "_"]
+    words = [
+        "unshare",
+        "--net",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
+        "sh",
+        "-c",
+        shell,
+        "_",
+    ]
     home = tempfile.TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True)
     environment = {
         **os.environ,
@@ -85,12 +96,16 @@ def _start(
         "OMP_NUM_THREADS": "1",
     }
     command = [*words, python, "-m", "scripts.benchmarks.elastic", part, home.name, argument]
-    return subprocess.Popen(command, cwd=home.name, env=environment, stdout=subprocess.PIPE, text=True), home
+    return subprocess.Popen(
+        command, cwd=home.name, env=environment, stdout=subprocess.PIPE, text=True
+    ), home
 
 
 def _results(part: str, arguments: list[str]) -> list[Result]:
     """Of rounds that run at the same time."""
-    python = subprocess.run([ROOT / "scripts" / "frameworks"], capture_output=True, text=True, check=True).stdout
+    python = subprocess.run(
+        [ROOT / "scripts" / "frameworks"], capture_output=True, text=True, check=True
+    ).stdout
     rounds = [_start(python.strip(), part, argument) for argument in arguments]
     results = []
     for process, home in rounds:
@@ -146,19 +161,22 @@ def _stalls(script: str) -> list[tuple[bool, str]]:
             others = [row[name][0] for row in theirs]
             ratio = statistics.median(others) / median
             again = max(row[name][1] for row in theirs)
-            text += (
-                f"   Ray Train {statistics.median(others):5.1f} s, worst {max(others):5.1f} s, {again:2d} steps"
-            )
+            text += f"   Ray Train {statistics.median(others):5.1f} s, worst {max(others):5.1f} s, {again:2d} steps"
             text += f"   ratio {ratio:.0f}"
             rows.append(
-                (ratio >= LEAST_RATIO, f"{script}, {name}: Ray Train takes {ratio:.0f} times as long (limit 15)")
+                (
+                    ratio >= LEAST_RATIO,
+                    f"{script}, {name}: Ray Train takes {ratio:.0f} times as long (limit 15)",
+                )
             )
         print(text)
     return rows
 
 
 def _say(script: str, number: int, who: str, result: Result) -> None:
-    stalls = ", ".join(f"{name} {seconds:.2f} s ({redone})" for name, (seconds, redone) in result.items())
+    stalls = ", ".join(
+        f"{name} {seconds:.2f} s ({redone})" for name, (seconds, redone) in result.items()
+    )
     sys.stderr.write(f"{script}, round {number + 1}, {who}: {stalls}\n")
 
 

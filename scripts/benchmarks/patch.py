@@ -40,10 +40,18 @@ MOST_GROWTH_MIB = 16
 ROUNDS = 15
 CASES = {
     "patch --check (rules)": Settings(),
-    "patch --check --instance-type --instance-count": Settings(instance_type="32cpu128g", instance_count=2),
-    "the same with --threads auto": Settings(instance_type="32cpu128g", instance_count=2, threads="auto"),
+    "patch --check --instance-type --instance-count": Settings(
+        instance_type="32cpu128g", instance_count=2
+    ),
+    "the same with --threads auto": Settings(
+        instance_type="32cpu128g", instance_count=2, threads="auto"
+    ),
     "and --compute --expose-parameters": Settings(
-        instance_type="32cpu128g", instance_count=2, threads="auto", compute="azureml:k8s", expose_parameters=True
+        instance_type="32cpu128g",
+        instance_count=2,
+        threads="auto",
+        compute="azureml:k8s",
+        expose_parameters=True,
     ),
 }
 
@@ -65,14 +73,20 @@ def round_trip(paths: list[Path], components: bool) -> None:
             if components and isinstance(data, dict) and isinstance(data.get("jobs"), dict):
                 for step in data["jobs"].values():
                     if isinstance(step, dict) and "command" in step and "component" not in step:
-                        editor.dump({key: step.pop(key) for key in MOVED if key in step}, StringIO())
+                        editor.dump(
+                            {key: step.pop(key) for key in MOVED if key in step}, StringIO()
+                        )
             editor.dump(data, StringIO())
         except Exception:
             continue  # what it cannot read costs it less
 
 
 def check(corpus: Path, settings: Settings) -> int:
-    return sum(1 for outcome in run([str(corpus)], AzureMLFiles(settings), lambda _: None) if outcome.result)
+    return sum(
+        1
+        for outcome in run([str(corpus)], AzureMLFiles(settings), lambda _: None)
+        if outcome.result
+    )
 
 
 def peak_mib(folder: Path) -> float:
@@ -82,7 +96,9 @@ def peak_mib(folder: Path) -> float:
         "main(['patch', sys.argv[1], '--instance-type', '32cpu128g', '--check', '--quiet']);"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(folder)], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(folder)], capture_output=True, text=True, check=True
+    )
     return float(done.stderr.split()[-1])
 
 
@@ -104,20 +120,29 @@ def main() -> None:
     print(f"\npatch: {len(paths)} files, median of {ROUNDS} rounds")
     ratios = {}
     for name in CASES:
-        ratios[name] = median(ours / peer for ours, peer in zip(seconds[name], seconds["compose"], strict=True))
+        ratios[name] = median(
+            ours / peer for ours, peer in zip(seconds[name], seconds["compose"], strict=True)
+        )
         trips = seconds["ruamel and new files" if CASES[name].expose_parameters else "ruamel"]
         ahead = median(peer / ours for ours, peer in zip(seconds[name][::3], trips, strict=True))
         ratios[name + " ruamel"] = ahead
         ours, read = median(seconds[name]) * 1000, median(seconds["compose"]) * 1000
-        print(f"  {name:<48} {ours:7.1f} ms   compose: {read:.1f} ms   ratio {ratios[name]:.2f}", end="")
-        print(f"   ruamel.yaml round trip: {median(trips) * 1000:.0f} ms, {ahead:.1f} times as much")
+        print(
+            f"  {name:<48} {ours:7.1f} ms   compose: {read:.1f} ms   ratio {ratios[name]:.2f}",
+            end="",
+        )
+        print(
+            f"   ruamel.yaml round trip: {median(trips) * 1000:.0f} ms, {ahead:.1f} times as much"
+        )
     with tempfile.TemporaryDirectory() as folder:
         small, large = Path(folder, "1"), Path(folder, "10")
         shutil.copytree(corpus, small, copy_function=shutil.copyfile)
         for number in range(10):
             shutil.copytree(corpus, large / str(number), copy_function=shutil.copyfile)
         one, ten = peak_mib(small), peak_mib(large)
-    print(f"  peak memory: {one:.1f} MiB for {len(paths)} files, {ten:.1f} MiB for {10 * len(paths)}")
+    print(
+        f"  peak memory: {one:.1f} MiB for {len(paths)} files, {ten:.1f} MiB for {10 * len(paths)}"
+    )
     print(f"  this process: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB")
     worst = max(ratios[name] for name in CASES)
     missed = []
@@ -125,7 +150,9 @@ def main() -> None:
         missed.append(f"{worst:.2f} times compose, and at most {MOST_OF_COMPOSE} is wanted")
     for name, least in zip(CASES, LEAST_AHEAD_OF_RUAMEL, strict=True):
         if (ahead := ratios[f"{name} ruamel"]) < least:
-            missed.append(f"{name}: {ahead:.1f} times ahead of ruamel.yaml, and at least {least} is wanted")
+            missed.append(
+                f"{name}: {ahead:.1f} times ahead of ruamel.yaml, and at least {least} is wanted"
+            )
     if ten - one > MOST_GROWTH_MIB:
         missed.append(f"{ten - one:.1f} MiB more for ten times the files")
     for line in missed:

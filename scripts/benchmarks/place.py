@@ -27,7 +27,9 @@ MOST_OF_COMPOSE = 4.0
 ROUNDS = 15
 CASES = {
     "place --spot require": PlaceSettings(spot=SpotPolicy.REQUIRE),
-    "place --spot prefer --grace 25s --retries 3": PlaceSettings(spot=SpotPolicy.PREFER, grace=25, retries=3),
+    "place --spot prefer --grace 25s --retries 3": PlaceSettings(
+        spot=SpotPolicy.PREFER, grace=25, retries=3
+    ),
     "place --spot avoid": PlaceSettings(spot=SpotPolicy.AVOID),
 }
 
@@ -54,7 +56,10 @@ def main() -> None:
             ratios[name].append(seconds[name][-1] / peer)
     print(f"\nplace: {len(paths)} files, median of {ROUNDS} rounds, PyYAML's C compose = 1")
     for name in CASES:
-        print(f"  {name:<44} {median(seconds[name]) * 1000:7.1f} ms   ratio {median(ratios[name]):.2f}", end="")
+        print(
+            f"  {name:<44} {median(seconds[name]) * 1000:7.1f} ms   ratio {median(ratios[name]):.2f}",
+            end="",
+        )
         print(f"   {changed[name]} files change")
     worst = max(map(median, ratios.values()))
     if worst > MOST_OF_COMPOSE:

@@ -19,7 +19,7 @@ from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.python.python_engine import patch_source
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.batch import run
-from arc_toolkit.files import is_missing, read_raw
+from arc_toolkit.file_io import is_missing, read_raw
 from arc_toolkit.findings import FileResult
 from scripts.benchmarks.common import cpu_of_call, cpu_of_command, report
 
@@ -182,7 +182,9 @@ def sdk_files() -> list[tuple[str, bytes]]:
 
     root = Path(azure.ai.ml.__file__).parent
     files = ((str(path), path.read_bytes()) for path in sorted(root.rglob("*.py")))
-    return [(path, data) for path, data in files if patch_source(path, data, SETTINGS).skipped is None]
+    return [
+        (path, data) for path, data in files if patch_source(path, data, SETTINGS).skipped is None
+    ]
 
 
 def main() -> None:
@@ -197,7 +199,9 @@ def main() -> None:
         assert whole() >= len(paths)
         seconds = cpu_of_call(whole)
         print(f"\nPython: a tree of {len(paths)} files, {len(pipelines)} of them pipelines")
-        print(f"  {'files a second of CPU (discovery and reading too)':<52} {len(paths) / seconds:,.0f}")
+        print(
+            f"  {'files a second of CPU (discovery and reading too)':<52} {len(paths) / seconds:,.0f}"
+        )
 
         made = [(str(path), path.read_bytes()) for path in pipelines]
         results = patch_all(made)()
@@ -212,16 +216,35 @@ def main() -> None:
 
         program = "import sys; from arc_toolkit.cli.main import entry; entry()"
         ours = cpu_of_command(
-            [sys.executable, "-c", program, "patch", "--instance-type", "32cpu128g", "--quiet", name], rounds=3
+            [
+                sys.executable,
+                "-c",
+                program,
+                "patch",
+                "--instance-type",
+                "32cpu128g",
+                "--quiet",
+                name,
+            ],
+            rounds=3,
         )
         peer = cpu_of_command(
             [
-                *(sys.executable, "-m", "pyupgrade", "--exit-zero-even-if-changed", "--keep-percent-format"),
+                *(
+                    sys.executable,
+                    "-m",
+                    "pyupgrade",
+                    "--exit-zero-even-if-changed",
+                    "--keep-percent-format",
+                ),
                 *map(str, paths),
             ],
             rounds=1,
         )
-        report("The whole command on the same tree", [("patch, shown as a diff", ours, peer, "pyupgrade")])
+        report(
+            "The whole command on the same tree",
+            [("patch, shown as a diff", ours, peer, "pyupgrade")],
+        )
 
 
 def _against_parse(files: list[tuple[str, bytes]]) -> tuple[float, float, str]:

@@ -64,14 +64,23 @@ def main() -> int:
     names = {scenario().name: scenario for scenario in SCENARIOS}
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument(
-        "scenarios", nargs="*", metavar="SCENARIO", help=f"of {', '.join(names)}; all if none is given"
+        "scenarios",
+        nargs="*",
+        metavar="SCENARIO",
+        help=f"of {', '.join(names)}; all if none is given",
     )
-    parser.add_argument("--seeds", type=int, default=5, help="reports per scenario (default: %(default)s)")
+    parser.add_argument(
+        "--seeds", type=int, default=5, help="reports per scenario (default: %(default)s)"
+    )
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=1, help="processes (default: %(default)s)")
-    parser.add_argument("--brief", action="store_true", help="leave out what the simulated clusters look like")
+    parser.add_argument(
+        "--brief", action="store_true", help="leave out what the simulated clusters look like"
+    )
     parser.add_argument("--list", action="store_true", help="say what the scenarios are")
-    parser.add_argument("--without-tool", action="store_true", help="only the two rules to compare with")
+    parser.add_argument(
+        "--without-tool", action="store_true", help="only the two rules to compare with"
+    )
     options = parser.parse_args()
     if unknown := sorted(set(options.scenarios) - names.keys()):
         parser.error(f"no scenario {', '.join(unknown)}; there are {', '.join(names)}")
@@ -80,7 +89,10 @@ def main() -> int:
             print(f"{name}: {scenario.__doc__}")
         return 0
     chosen = [names[name]() for name in options.scenarios or names]
-    jobs = [(scenario, options.first_seed, options.seeds, not options.without_tool) for scenario in chosen]
+    jobs = [
+        (scenario, options.first_seed, options.seeds, not options.without_tool)
+        for scenario in chosen
+    ]
     print(HEAD, flush=True)
     results = []
     with ProcessPoolExecutor(options.workers) as workers:
@@ -93,12 +105,26 @@ def main() -> int:
             print("\n".join(f"  {line}" for line in details(result)))
     for result in results:
         if result.scenario.name == "base":
-            plain = f"precision {share(result.plain.precision)} and recall {share(result.plain.recall)}"
-            print(f"\ncheck of the simulator: the plain rule has {plain} in base; expected: full and about 0.5")
-    with_bad = [result for result in results if result.bad.recall is not None and result.plain.recall is not None]
-    beaten = [result for result in with_bad if (result.bad.recall or 0.0) > (result.plain.recall or 0.0)]
+            plain = (
+                f"precision {share(result.plain.precision)} and recall {share(result.plain.recall)}"
+            )
+            print(
+                f"\ncheck of the simulator: the plain rule has {plain} in base; expected: full and about 0.5"
+            )
+    with_bad = [
+        result
+        for result in results
+        if result.bad.recall is not None and result.plain.recall is not None
+    ]
+    beaten = [
+        result for result in with_bad if (result.bad.recall or 0.0) > (result.plain.recall or 0.0)
+    ]
     print(f"recall is above that of the plain rule in {len(beaten)} of {len(with_bad)} scenarios")
-    short = [line for result in results for line in result.shortfalls()] if not options.without_tool else []
+    short = (
+        [line for result in results for line in result.shortfalls()]
+        if not options.without_tool
+        else []
+    )
     print(f"\n{len(short)} figures do not hold" + (":" if short else ""))
     print("\n".join(short))
     return 1 if short else 0

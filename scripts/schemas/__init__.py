@@ -61,12 +61,17 @@ def strict(schema: Any) -> Any:
         return schema
     closed = {key: strict(value) for key, value in schema.items()}
     # A field may be called `properties` too; only a schema has both.
-    return {**closed, "additionalProperties": False} if {"properties", "required"} <= closed.keys() else closed
+    return (
+        {**closed, "additionalProperties": False}
+        if {"properties", "required"} <= closed.keys()
+        else closed
+    )
 
 
 def files() -> dict[Path, str]:
     """Every file of docs/schemas/ with its text."""
     return {
-        FOLDER / f"{command}.v1.json": json.dumps(schema_of(command), indent=2, ensure_ascii=False) + "\n"
+        FOLDER / f"{command}.v1.json": json.dumps(schema_of(command), indent=2, ensure_ascii=False)
+        + "\n"
         for command in DOCUMENTS
     }

@@ -28,7 +28,8 @@ from scripts.schemas.words import (
 _CPU = integer("CPU in milli-cores")
 _MEMORY = integer("memory in bytes")
 _DEVICES = by_name(
-    {"type": "integer"}, "GPUs and parts of GPUs by resource name, such as `nvidia.com/gpu`; empty if none"
+    {"type": "integer"},
+    "GPUs and parts of GPUs by resource name, such as `nvidia.com/gpu`; empty if none",
 )
 _AMOUNT = {"cpu_m": _CPU, "memory_bytes": _MEMORY}
 _LABELS = {"type": "string"}
@@ -55,7 +56,8 @@ SHARED: dict[str, Schema] = {
                 "the way from the nominal amounts to what jobs can use",
             ),
             "schedulable": record(
-                {**_AMOUNT, "gpus": count("whole GPUs"), "devices": _DEVICES}, "what jobs can use of the node"
+                {**_AMOUNT, "gpus": count("whole GPUs"), "devices": _DEVICES},
+                "what jobs can use of the node",
             ),
             "max_pods": count("the most pods that the node takes"),
         },
@@ -68,9 +70,15 @@ SHARED: dict[str, Schema] = {
             "drifted": flag("it no longer fits as it was made to"),
             "reason": text("why; empty if it fits"),
             "nodes": count("nodes that could take it"),
-            "meant": or_null(count("how many of it a node was made to take; null if the type is not valid")),
-            "fits": or_null(count("how many of it the tightest of its nodes takes; null without a node")),
-            "tightest": or_null(shared("waterfall", "the node that takes fewest of it; null without a node")),
+            "meant": or_null(
+                count("how many of it a node was made to take; null if the type is not valid")
+            ),
+            "fits": or_null(
+                count("how many of it the tightest of its nodes takes; null without a node")
+            ),
+            "tightest": or_null(
+                shared("waterfall", "the node that takes fewest of it; null without a node")
+            ),
         },
         "whether one InstanceType of the cluster fits",
     ),
@@ -94,7 +102,9 @@ _MANIFEST = record(
                 "resources": record(
                     {
                         "requests": by_name({"type": "string"}, "cpu and memory"),
-                        "limits": by_name({"type": ["string", "integer"]}, "cpu, memory and devices"),
+                        "limits": by_name(
+                            {"type": ["string", "integer"]}, "cpu, memory and devices"
+                        ),
                     },
                     "what a pod gets",
                 ),
@@ -117,7 +127,9 @@ _TYPE = record(
         "devices": _DEVICES,
         "per_node": count("how many fit on a node"),
         "limit": text("the resource of which there is not enough for one more"),
-        "left_over": record({**_AMOUNT, "gpus": count("whole GPUs")}, "what stays unused on a full node"),
+        "left_over": record(
+            {**_AMOUNT, "gpus": count("whole GPUs")}, "what stays unused on a full node"
+        ),
         "memory_waterfall": shared("waterfall", "the node with the least memory"),
         "cpu_waterfall": shared("waterfall", "the node with the least CPU"),
         "manifest": _MANIFEST,
@@ -133,7 +145,8 @@ DOCUMENTS: Documents = {
         {
             "instance_types": many(_TYPE, "the types"),
             "left_out": many(
-                record({"node": text("the node"), "reason": text("why")}, "one node"), "nodes that jobs cannot use"
+                record({"node": text("the node"), "reason": text("why")}, "one node"),
+                "nodes that jobs cannot use",
             ),
             "notes": texts("what else to know"),
         },
@@ -157,11 +170,19 @@ DOCUMENTS: Documents = {
     ),
     "check-instance-types": (
         "`arc-toolkit gen-instance-types --from-cluster --check --format json`",
-        {"instance_types": many(shared("fit", "one InstanceType"), "the InstanceTypes of the cluster")},
+        {
+            "instance_types": many(
+                shared("fit", "one InstanceType"), "the InstanceTypes of the cluster"
+            )
+        },
     ),
     "cluster-instance-types": (
         "`arc-toolkit cluster instance-types --format json`",
-        {"instance_types": many(shared("fit", "one InstanceType"), "the InstanceTypes of the cluster")},
+        {
+            "instance_types": many(
+                shared("fit", "one InstanceType"), "the InstanceTypes of the cluster"
+            )
+        },
     ),
     "cluster-nodes": (
         "`arc-toolkit cluster nodes --format json`",
@@ -175,14 +196,19 @@ DOCUMENTS: Documents = {
                         "nodes": count("how many nodes the row is about"),
                         "capacity": record(_AMOUNT, "what the node has"),
                         "allocatable": record(_AMOUNT, "what the kubelet gives to pods"),
-                        "daemonsets": record(_AMOUNT, "what DaemonSets and other pods outside jobs take"),
+                        "daemonsets": record(
+                            _AMOUNT, "what DaemonSets and other pods outside jobs take"
+                        ),
                         "reserved": record(_AMOUNT, "what the extension reserves"),
                         "schedulable": record(_AMOUNT, "what jobs can use"),
                         "gpus": count("whole GPUs"),
                         "left_out": or_null(text("why jobs cannot use it; null if they can")),
                         "instance_types": many(
                             record(
-                                {"name": text("the InstanceType"), "per_node": count("how many fit on each node")},
+                                {
+                                    "name": text("the InstanceType"),
+                                    "per_node": count("how many fit on each node"),
+                                },
                                 "one InstanceType",
                             ),
                             "the InstanceTypes that fit",
@@ -198,7 +224,9 @@ DOCUMENTS: Documents = {
     "cluster-preflight": (
         "`arc-toolkit cluster preflight --format json`",
         {
-            "summary": record({state: count("checks") for state in _STATES}, "checks with each state"),
+            "summary": record(
+                {state: count("checks") for state in _STATES}, "checks with each state"
+            ),
             "checks": many(
                 record(
                     {
@@ -220,7 +248,10 @@ DOCUMENTS: Documents = {
             "cluster": text("the resource id of the cluster"),
             "healthy": flag("the extension is installed and healthy"),
             "extension": or_null(
-                {"type": "object", "description": "the resource as Azure returns it; null if it is not installed"}
+                {
+                    "type": "object",
+                    "description": "the resource as Azure returns it; null if it is not installed",
+                }
             ),
         },
     ),

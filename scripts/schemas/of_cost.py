@@ -47,9 +47,15 @@ _RATE = {
     "source": text("where it comes from"),
 }
 _INTERVAL = {
-    "mean_between_evictions_seconds": or_null(number("of any node of the job; null without evictions")),
-    "young_seconds": or_null(number("optimum by Young, with the notice; null: no periodic save is needed")),
-    "daly_seconds": or_null(number("optimum by Daly, with the notice; null: no periodic save is needed")),
+    "mean_between_evictions_seconds": or_null(
+        number("of any node of the job; null without evictions")
+    ),
+    "young_seconds": or_null(
+        number("optimum by Young, with the notice; null: no periodic save is needed")
+    ),
+    "daly_seconds": or_null(
+        number("optimum by Daly, with the notice; null: no periodic save is needed")
+    ),
     "used_seconds": number("work between two saves in this report"),
 }
 _EXPECTED = {
@@ -112,10 +118,14 @@ DOCUMENTS: Documents = {
             "expected": record(_EXPECTED, "where the time goes"),
             "tiers": many(record(_TIER, "one tier"), "dedicated, spot, low priority"),
             "break_even_rate": or_null(
-                number("above it spot costs more than dedicated; null: it pays at any rate, or is unknown")
+                number(
+                    "above it spot costs more than dedicated; null: it pays at any rate, or is unknown"
+                )
             ),
             "break_even_price": or_null(
-                number("spot price per VM and hour above which it costs more than dedicated; null: unknown")
+                number(
+                    "spot price per VM and hour above which it costs more than dedicated; null: unknown"
+                )
             ),
             "answer": text("one sentence"),
             "share": or_null(record(_SHARE, "with --share; else null")),
@@ -126,10 +136,16 @@ DOCUMENTS: Documents = {
                         "hours": number("the deadline"),
                         "answer": text("one sentence"),
                         "best": or_null(
-                            record(_POLICY, "the cheapest that meets it with 95 %; null if none does")
+                            record(
+                                _POLICY, "the cheapest that meets it with 95 %; null if none does"
+                            )
                         ),
-                        "uniform_progress": record(_POLICY, "the policy of `Can't Be Late`, for comparison"),
-                        "policies": many(record(_POLICY, "one policy"), "all that were tried, the cheapest first"),
+                        "uniform_progress": record(
+                            _POLICY, "the policy of `Can't Be Late`, for comparison"
+                        ),
+                        "policies": many(
+                            record(_POLICY, "one policy"), "all that were tried, the cheapest first"
+                        ),
                     },
                     "with --deadline; else null",
                 )

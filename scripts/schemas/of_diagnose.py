@@ -81,9 +81,14 @@ _JOB = record(
         "retried": flag("it has more than one attempt"),
         "attempt_count": count("the number of attempts; ranks do not count"),
         "nodes": texts("the nodes that it ran on, in order"),
-        "causes": many({"enum": [kind.value for kind in model.CauseKind]}, "of its failures, most frequent first"),
+        "causes": many(
+            {"enum": [kind.value for kind in model.CauseKind]},
+            "of its failures, most frequent first",
+        ),
         "since": or_null(time("its first sign; null if unknown")),
-        "fails_everywhere": flag("it failed on several nodes in the same way, so no node is blamed"),
+        "fails_everywhere": flag(
+            "it failed on several nodes in the same way, so no node is blamed"
+        ),
         "notes": texts("what else to know"),
         "attempts": many(_ATTEMPT, "its attempts"),
     },
@@ -99,9 +104,13 @@ _VERDICT = record(
         "interval_95": or_null(
             many({"type": "number"}, "the 95 % interval of the failure rate; null without attempts")
         ),
-        "pool_rate": or_null(number("failure rate of the other nodes of the pool; null if unknown")),
+        "pool_rate": or_null(
+            number("failure rate of the other nodes of the pool; null if unknown")
+        ),
         "p_value": or_null(number("of the comparison with the pool; null if there was none")),
-        "history_since": or_null(time("older attempts were on another VM of this name; null if none were")),
+        "history_since": or_null(
+            time("older attempts were on another VM of this name; null if none were")
+        ),
         "reason": text("one sentence"),
         "evidence": many(shared("evidence", "one fact"), "direct evidence, newest last"),
         "suggestions": texts("what a person can do"),
@@ -153,7 +162,9 @@ _SUMMARY = record(
         "jobs": count("jobs"),
         "jobs_retried": count("jobs with more than one attempt"),
         "jobs_failed": count("jobs that failed"),
-        "verdicts": record({level.value: count("nodes") for level in model.Level}, "nodes with each verdict"),
+        "verdicts": record(
+            {level.value: count("nodes") for level in model.Level}, "nodes with each verdict"
+        ),
         "skipped": by_name({"type": "integer"}, "files that were not used, by reason"),
     },
     "the counts",
@@ -173,7 +184,9 @@ DOCUMENTS: Documents = {
                     {
                         "path": text("the file"),
                         "node": or_null(text("the node as in the file; null if unknown")),
-                        "speaks_for": or_null(one_of(model.CauseKind, "the cause that it suggests; null if none")),
+                        "speaks_for": or_null(
+                            one_of(model.CauseKind, "the cause that it suggests; null if none")
+                        ),
                         "evidence": shared("evidence", "what was found"),
                     },
                     "evidence in one file of a ParallelRunStep",
@@ -181,14 +194,17 @@ DOCUMENTS: Documents = {
                 "evidence in the files of ParallelRunSteps",
             ),
             "skipped": many(
-                record({"path": text("the file"), "reason": text("why")}, "one file"), "files that were not used"
+                record({"path": text("the file"), "reason": text("why")}, "one file"),
+                "files that were not used",
             ),
             "gaps": many(
                 record(
                     {
                         "start": or_null(time("start; null: before the recorder started")),
                         "end": or_null(time("end; null: after the recorder ended")),
-                        "complete": flag("the cluster still had every change of that time, so nothing is missing"),
+                        "complete": flag(
+                            "the cluster still had every change of that time, so nothing is missing"
+                        ),
                     },
                     "one gap",
                 ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from arc_toolkit.edit.edits import SkipCause
+from arc_toolkit.edit.files.edits import SkipCause
 from arc_toolkit.findings import Language, Severity
 from arc_toolkit.output.run_report import Status
 from scripts.schemas.words import (
@@ -29,7 +29,9 @@ _COLUMN = count("column in characters, from 1; 0: the whole line or file")
 SHARED: dict[str, Schema] = {
     "finding": record(
         {
-            "rule": text("the rule, or the setting that was asked for; `arc-toolkit rules` lists the rules"),
+            "rule": text(
+                "the rule, or the setting that was asked for; `arc-toolkit rules` lists the rules"
+            ),
             "severity": one_of(Severity, "how bad it is"),
             "message": text("one sentence"),
             "path": text("the file; `-` is standard input"),
@@ -37,7 +39,8 @@ SHARED: dict[str, Schema] = {
             "column": _COLUMN,
             "reason": text("the evidence, or why it was not changed; may be empty"),
             "fixable": one_of(
-                ["safe", "unsafe", False], "whether `patch` fixes it; `unsafe` only with --unsafe-fixes"
+                ["safe", "unsafe", False],
+                "whether `patch` fixes it; `unsafe` only with --unsafe-fixes",
             ),
             "fixed": flag("this run wrote the fix"),
             "fix": or_null(
@@ -48,7 +51,9 @@ SHARED: dict[str, Schema] = {
                             record(
                                 {
                                     "line": integer("first line of the region, from 1"),
-                                    "column": integer("first column of the region in characters, from 1"),
+                                    "column": integer(
+                                        "first column of the region in characters, from 1"
+                                    ),
                                     "end_line": integer("last line of the region"),
                                     "end_column": integer("first column after the region"),
                                     "text": text("the text in place of the region"),
@@ -91,7 +96,9 @@ def _run(statuses: Iterable[Status], *, changes: bool) -> dict[str, Schema]:
         "files": many(record(entry, "one file"), "every file that was looked at"),
         "findings": many(shared("finding", "one finding"), "in the order of files and lines"),
         "skipped": many(record(skipped, "one file"), "files that were not used"),
-        "problems": many(record(problem, "one path"), "paths that cannot be used: the exit code is then 2"),
+        "problems": many(
+            record(problem, "one path"), "paths that cannot be used: the exit code is then 2"
+        ),
     }
 
 
@@ -127,7 +134,9 @@ DOCUMENTS: Documents = {
                         "id": text("the name of the rule"),
                         "severity": one_of(Severity, "how bad a finding is"),
                         "fix": one_of(["safe", "unsafe", "none"], "whether `patch` fixes it"),
-                        "command": text("the commands that report it, separated by a comma and a space"),
+                        "command": text(
+                            "the commands that report it, separated by a comma and a space"
+                        ),
                         "language": one_of(Language, "the files that it is about"),
                         "summary": text("what it finds"),
                         "why": text("why it matters, in Markdown"),

@@ -33,7 +33,11 @@ def flag(description: str) -> Schema:
 
 def time(description: str) -> Schema:
     pattern = r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z$"
-    return {"type": "string", "pattern": pattern, "description": f"{description}, UTC: `2026-07-01T10:00:00Z`"}
+    return {
+        "type": "string",
+        "pattern": pattern,
+        "description": f"{description}, UTC: `2026-07-01T10:00:00Z`",
+    }
 
 
 def one_of(values: Any, description: str) -> Schema:
@@ -47,7 +51,10 @@ def or_null(schema: Schema) -> Schema:
     if "enum" in schema:
         return {**schema, "enum": [*schema["enum"], None]}
     if "$ref" in schema:
-        return {"anyOf": [{"$ref": schema["$ref"]}, {"type": "null"}], "description": schema["description"]}
+        return {
+            "anyOf": [{"$ref": schema["$ref"]}, {"type": "null"}],
+            "description": schema["description"],
+        }
     return {**schema, "type": [schema["type"], "null"]}
 
 

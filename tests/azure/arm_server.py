@@ -25,13 +25,16 @@ SECRET = "a-secret-of-the-tests"
 SUBSCRIPTION = "11111111-2222-3333-4444-555555555555"
 
 _EXTENSION = re.compile(
-    r"(?P<cluster>/.*?)/providers/microsoft\.kubernetesconfiguration/extensions(/(?P<name>[^/]+))?", re.I
+    r"(?P<cluster>/.*?)/providers/microsoft\.kubernetesconfiguration/extensions(/(?P<name>[^/]+))?",
+    re.I,
 )
 _POOL = re.compile(r"(?P<cluster>/.*?/managedClusters/[^/]+)/agentPools/(?P<name>[^/]+)", re.I)
 _COMPUTE = re.compile(r"(?P<workspace>/.*?/workspaces/[^/]+)/computes(/(?P<name>[^/]+))?", re.I)
 
 
-_NOT_REGISTERED = "The subscription is not registered to use namespace 'Microsoft.KubernetesConfiguration'."
+_NOT_REGISTERED = (
+    "The subscription is not registered to use namespace 'Microsoft.KubernetesConfiguration'."
+)
 
 
 class Failure(Exception):
@@ -56,7 +59,9 @@ class Arm:
     """The state, which a test sets, and what it was asked, which a test looks at."""
 
     provider_state: str = "Registered"
-    resources: dict[str, dict[str, Any]] = field(default_factory=dict)  # clusters and workspaces, by lower-case id
+    resources: dict[str, dict[str, Any]] = field(
+        default_factory=dict
+    )  # clusters and workspaces, by lower-case id
     extensions: dict[str, dict[str, Any]] = field(default_factory=dict)
     computes: dict[str, dict[str, Any]] = field(default_factory=dict)
     pools: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -84,17 +89,24 @@ class Arm:
                 "authorization_endpoint": f"{base}/authorize",
                 "token_endpoint": f"{base}/token",
             }
-        if form.get("client_secret") != [SECRET] or f"{self.base}/.default" not in form["scope"][0].split():
+        if (
+            form.get("client_secret") != [SECRET]
+            or f"{self.base}/.default" not in form["scope"][0].split()
+        ):
             reason = "AADSTS7000215: Invalid client secret provided. Ensure that it is the value and not the id."
             return 401, {"error": "invalid_client", "error_description": reason}
         return 200, {"token_type": "Bearer", "expires_in": 3600, "access_token": TOKEN}
 
-    def answer(self, method: str, url: str, body: Any) -> tuple[int, dict[str, Any], dict[str, str]]:
+    def answer(
+        self, method: str, url: str, body: Any
+    ) -> tuple[int, dict[str, Any], dict[str, str]]:
         parts = urlsplit(url)
         path, query = parts.path, parse_qs(parts.query)
         self.requests.append((method, url, body))
         if "api-version" not in query:
-            raise Failure(400, "MissingApiVersionParameter", "The api-version query parameter is required.")
+            raise Failure(
+                400, "MissingApiVersionParameter", "The api-version query parameter is required."
+            )
         if method in self.denied:
             raise Failure(
                 403,
@@ -106,7 +118,10 @@ class Arm:
         if path.lower().endswith("/providers/microsoft.kubernetesconfiguration"):
             return (
                 200,
-                {"namespace": "Microsoft.KubernetesConfiguration", "registrationState": self.provider_state},
+                {
+                    "namespace": "Microsoft.KubernetesConfiguration",
+                    "registrationState": self.provider_state,
+                },
                 {},
             )
         if path.lower() == "/providers/microsoft.resourcegraph/resources":
@@ -128,7 +143,9 @@ class Arm:
         if self.provider_state != "Registered":
             raise Failure(409, "MissingSubscriptionRegistration", _NOT_REGISTERED)
         if cluster.lower() not in self.resources:
-            raise Failure(404, "ParentResourceNotFound", f"The parent resource '{cluster}' was not found.")
+            raise Failure(
+                404, "ParentResourceNotFound", f"The parent resource '{cluster}' was not found."
+            )
         if name is None:
             return 200, {"value": list(self.extensions.values())}, {}
         there = self.extensions.get(path.lower())
@@ -152,7 +169,11 @@ class Arm:
                 "name": name,
                 "type": "Microsoft.KubernetesConfiguration/extensions",
                 **body,
-                "properties": {**properties, "provisioningState": "Creating", "currentVersion": "1.1.60"},
+                "properties": {
+                    **properties,
+                    "provisioningState": "Creating",
+                    "currentVersion": "1.1.60",
+                },
             }
         self.extensions[path.lower()] = item
         headers = self._start(path, item)
@@ -165,7 +186,11 @@ class Arm:
         query = body["query"]
         kind, size, region = (
             re.search(pattern, query, re.I)
-            for pattern in (r"type =~ '([^']+)'", r"sku\.name in~ \('([^']+)'\)", r"location in~ \('([^']+)'\)")
+            for pattern in (
+                r"type =~ '([^']+)'",
+                r"sku\.name in~ \('([^']+)'\)",
+                r"location in~ \('([^']+)'\)",
+            )
         )
         if not (query.startswith("SpotResources\n") and kind and size and region):
             raise Failure(400, "InvalidQuery", "Query is invalid.")
@@ -175,7 +200,16 @@ class Arm:
             rows = [{"rate": properties["evictionRate"]}]
         elif properties and "spotPrices[0].priceUSD" in query:
             rows = [{"price": properties["spotPrices"][0]["priceUSD"]}]
-        return 200, {"totalRecords": len(rows), "count": len(rows), "data": rows, "resultTruncated": "false"}, {}
+        return (
+            200,
+            {
+                "totalRecords": len(rows),
+                "count": len(rows),
+                "data": rows,
+                "resultTruncated": "false",
+            },
+            {},
+        )
 
     def _pool(
         self, method: str, path: str, cluster: str, name: str, body: Any
@@ -197,7 +231,13 @@ class Arm:
         return 201, item, self._start(path, item)
 
     def _compute(
-        self, method: str, path: str, workspace: str, name: str | None, body: Any, query: dict[str, list[str]]
+        self,
+        method: str,
+        path: str,
+        workspace: str,
+        name: str | None,
+        body: Any,
+        query: dict[str, list[str]],
     ) -> tuple[int, dict[str, Any], dict[str, str]]:
         if workspace.lower() not in self.resources:
             raise Failure(404, "ResourceNotFound", f"The Resource '{workspace}' was not found.")
@@ -226,7 +266,9 @@ class Arm:
         number = str(len(self.operations) + 1)
         self.operations[number] = Operation(item, self.polls, self.fail_with)
         self.fail_with = None
-        return {"Azure-AsyncOperation": f"{self.base}{path}/operations/{number}?api-version=2023-05-01"}
+        return {
+            "Azure-AsyncOperation": f"{self.base}{path}/operations/{number}?api-version=2023-05-01"
+        }
 
     def _operation(self, path: str) -> tuple[int, dict[str, Any], dict[str, str]]:
         number = path.rsplit("/", 1)[1]
@@ -235,7 +277,11 @@ class Arm:
             raise Failure(404, "OperationNotFound", f"There is no operation {number}.")
         operation.polls -= 1
         if operation.polls > 0:
-            return 200, {"name": number, "status": operation.resource["properties"]["provisioningState"]}, {}
+            return (
+                200,
+                {"name": number, "status": operation.resource["properties"]["provisioningState"]},
+                {},
+            )
         state = "Failed" if operation.error else "Succeeded"
         operation.resource["properties"]["provisioningState"] = state
         if operation.error and self.error_info:
@@ -326,13 +372,17 @@ def _write_certificate(certificate: Path, key_file: Path) -> None:
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(days=1))
         .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), False)
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), False
+        )
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
         .sign(key, hashes.SHA256())
     )
     certificate.write_bytes(made.public_bytes(serialization.Encoding.PEM))
     key_file.write_bytes(
         key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
         )
     )

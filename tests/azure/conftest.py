@@ -54,7 +54,9 @@ def _no_real_azure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AZURE_CONFIG_DIR", str(tmp_path / "no-az"))
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "no-kubeconfig"))
-    monkeypatch.setenv("AZUREML_CURRENT_CLOUD", "AzureCloud")  # azure-ai-ml writes it; this puts it back
+    monkeypatch.setenv(
+        "AZUREML_CURRENT_CLOUD", "AzureCloud"
+    )  # azure-ai-ml writes it; this puts it back
 
 
 @pytest.fixture(scope="session")
@@ -95,7 +97,13 @@ def arm(_loopback: LoopbackServer) -> Arm:
 @pytest.fixture
 def session(arm: Arm, _loopback: LoopbackServer) -> Session:
     """The real SDKs, pointed at the loopback server."""
-    options = {"connection_verify": str(_loopback.certificate), "polling_interval": 0.01, "retry_total": 0}
+    options = {
+        "connection_verify": str(_loopback.certificate),
+        "polling_interval": 0.01,
+        "retry_total": 0,
+    }
     return Session(
-        StaticCredential(), Cloud(f"loopback-{_loopback.url[-5:]}", _loopback.url, _loopback.url), options
+        StaticCredential(),
+        Cloud(f"loopback-{_loopback.url[-5:]}", _loopback.url, _loopback.url),
+        options,
     )

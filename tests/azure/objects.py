@@ -13,14 +13,21 @@ def node(
     name: str, *, cpu: int = 16, gib: int = 64, gpus: int = 0, ready: bool = True, **extra: Any
 ) -> dict[str, Any]:
     """A node; `labels` and `taints` (key, value) as extras."""
-    labels = {"kubernetes.io/os": "linux", "agentpool": name.split("-")[0], **extra.get("labels", {})}
+    labels = {
+        "kubernetes.io/os": "linux",
+        "agentpool": name.split("-")[0],
+        **extra.get("labels", {}),
+    }
     amounts = {
         "cpu": str(cpu),
         "memory": f"{gib}Gi",
         "pods": "110",
         **({"nvidia.com/gpu": str(gpus)} if gpus else {}),
     }
-    taints = [{"key": key, "value": value, "effect": "NoSchedule"} for key, value in extra.get("taints", ())]
+    taints = [
+        {"key": key, "value": value, "effect": "NoSchedule"}
+        for key, value in extra.get("taints", ())
+    ]
     return {
         "metadata": {"name": name, "uid": name, "labels": labels},
         "spec": {"taints": taints},
@@ -28,13 +35,23 @@ def node(
             "capacity": amounts,
             "allocatable": {**amounts, "cpu": f"{cpu * 1000 - 260}m", "memory": f"{gib - 2}Gi"},
             "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
-            "nodeInfo": {"operatingSystem": "linux", "architecture": "amd64", "kubeletVersion": "v1.33.2"},
+            "nodeInfo": {
+                "operatingSystem": "linux",
+                "architecture": "amd64",
+                "kubeletVersion": "v1.33.2",
+            },
         },
     }
 
 
 def pod(
-    name: str, node_name: str, owner: str, *, cpu: str = "100m", memory: str = "500Mi", namespace: str = "azureml"
+    name: str,
+    node_name: str,
+    owner: str,
+    *,
+    cpu: str = "100m",
+    memory: str = "500Mi",
+    namespace: str = "azureml",
 ) -> dict[str, Any]:
     """A running pod, of the extension's namespace unless another is said."""
     return {
@@ -52,7 +69,9 @@ def pod(
     }
 
 
-def instance_type(name: str, cpu: str, memory: str, *, gpus: int = 0, **selector: str) -> dict[str, Any]:
+def instance_type(
+    name: str, cpu: str, memory: str, *, gpus: int = 0, **selector: str
+) -> dict[str, Any]:
     amounts: dict[str, Any] = {"cpu": cpu, "memory": memory}
     limits = {**amounts, **({"nvidia.com/gpu": gpus} if gpus else {})}
     spec: dict[str, Any] = {"resources": {"requests": amounts, "limits": limits}}
@@ -113,7 +132,10 @@ class FakeCluster:
             "/api/v1/pods": pods,
             "/apis/amlarc.azureml.com/v1alpha1/instancetypes": types,
         }
-        default = {"amlarc.azureml.com/v1alpha1": "instancetypes", "scheduling.volcano.sh/v1beta1": "podgroups"}
+        default = {
+            "amlarc.azureml.com/v1alpha1": "instancetypes",
+            "scheduling.volcano.sh/v1beta1": "podgroups",
+        }
         self._groups = default if groups is None else groups
 
     def get(self, path: str, params: Any = None) -> dict[str, Any]:
@@ -124,7 +146,12 @@ class FakeCluster:
             return {"data": {"volcano-scheduler.conf": self._config_maps[name]}}
         name = path.removeprefix("/apis/")
         if name in self._groups:
-            return {"resources": [{"name": self._groups[name]}, {"name": f"{self._groups[name]}/status"}]}
+            return {
+                "resources": [
+                    {"name": self._groups[name]},
+                    {"name": f"{self._groups[name]}/status"},
+                ]
+            }
         versions = [{"groupVersion": text} for text in self._groups if text.startswith(f"{name}/")]
         if not versions:
             raise NotFound("no such group", 404, {})

@@ -111,15 +111,28 @@ def test_update_dry_run_prints_the_patch_that_update_then_sends(arc: Arc, arm: A
     assert again.out.startswith("nothing to change")
 
 
-def test_update_can_pin_a_version_and_warns_where_running_jobs_are_touched(arc: Arc, arm: Arm) -> None:
+def test_update_can_pin_a_version_and_warns_where_running_jobs_are_touched(
+    arc: Arc, arm: Arm
+) -> None:
     put(arm, installed())
-    found = arc(*EXTENSION, "update", *SCOPE, "--extension-version", "1.1.50", "--node-selector", "a=b", "--yes")
+    found = arc(
+        *EXTENSION,
+        "update",
+        *SCOPE,
+        "--extension-version",
+        "1.1.50",
+        "--node-selector",
+        "a=b",
+        "--yes",
+    )
     assert found.code == 0
     assert arm.writes[0][2]["properties"]["autoUpgradeMinorVersion"] is False
     assert "warning: this touches jobs that run now" in found.err
 
 
-def test_update_of_the_release_train_alone_is_sent_unless_it_is_that_already(arc: Arc, arm: Arm) -> None:
+def test_update_of_the_release_train_alone_is_sent_unless_it_is_that_already(
+    arc: Arc, arm: Arm
+) -> None:
     put(arm, installed())
     assert arc(*EXTENSION, "update", *SCOPE, "--release-train", "Stable", "--yes").out.startswith(
         "nothing to change"
@@ -128,7 +141,9 @@ def test_update_of_the_release_train_alone_is_sent_unless_it_is_that_already(arc
     assert [row[2] for row in arm.writes] == [{"properties": {"releaseTrain": "preview"}}]
 
 
-def test_nothing_is_sent_without_a_terminal_or_yes(arc: Arc, arm: Arm, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_sent_without_a_terminal_or_yes(
+    arc: Arc, arm: Arm, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
     found = arc(*EXTENSION, "install", *SCOPE)
     assert (found.code, arm.writes) == (2, [])
@@ -136,7 +151,9 @@ def test_nothing_is_sent_without_a_terminal_or_yes(arc: Arc, arm: Arm, monkeypat
 
 
 @pytest.mark.parametrize(("answer", "writes"), [("y\n", 1), ("n\n", 0), ("\n", 0), ("", 0)])
-def test_only_yes_goes_on(arc: Arc, arm: Arm, monkeypatch: pytest.MonkeyPatch, answer: str, writes: int) -> None:
+def test_only_yes_goes_on(
+    arc: Arc, arm: Arm, monkeypatch: pytest.MonkeyPatch, answer: str, writes: int
+) -> None:
     terminal = io.StringIO(answer)
     monkeypatch.setattr(terminal, "isatty", lambda: True)
     monkeypatch.setattr(sys, "stdin", terminal)
@@ -170,9 +187,18 @@ def test_an_extension_that_failed_is_installed_again_under_its_name(arc: Arc, ar
         (("install", "--set", "x"), "--set 'x': write KEY=VALUE"),
         (("install", "--set", "sslKeyPemFile=k"), "protected setting"),
         (("install", "--no-training"), "needs training or inference"),
-        (("install", "--volcano", "--set", "installVolcano=False"), "installVolcano is given twice"),
-        (("update", "--volcano"), "is not installed on gpu-aks: run `arc-toolkit cluster extension install`"),
-        (("install", "--cluster-type", "connectedClusters"), "az k8s-extension create --name azureml"),
+        (
+            ("install", "--volcano", "--set", "installVolcano=False"),
+            "installVolcano is given twice",
+        ),
+        (
+            ("update", "--volcano"),
+            "is not installed on gpu-aks: run `arc-toolkit cluster extension install`",
+        ),
+        (
+            ("install", "--cluster-type", "connectedClusters"),
+            "az k8s-extension create --name azureml",
+        ),
         (("remove",), "invalid choice: 'remove'"),
         ((), "the following arguments are required"),
     ],
@@ -186,7 +212,9 @@ def test_what_cannot_be_is_refused_with_exit_2_and_nothing_sent(
     assert said in found.err
 
 
-def test_install_refuses_a_second_extension_and_an_unregistered_provider(arc: Arc, arm: Arm) -> None:
+def test_install_refuses_a_second_extension_and_an_unregistered_provider(
+    arc: Arc, arm: Arm
+) -> None:
     put(arm, installed())
     assert "installed already, as 'azureml'" in arc(*EXTENSION, "install", *SCOPE, "--yes").err
     arm.provider_state = "NotRegistered"
@@ -208,7 +236,10 @@ def test_show_of_a_missing_or_failed_extension_is_exit_1(arc: Arc, arm: Arm) -> 
     none = arc(*EXTENSION, "show", *SCOPE)
     assert (none.code, none.out) == (1, "the AzureML extension is not installed on gpu-aks\n")
     failed = installed("Failed")
-    failed["properties"]["errorInfo"] = {"code": "HelmFailed", "message": "timed out waiting for the condition"}
+    failed["properties"]["errorInfo"] = {
+        "code": "HelmFailed",
+        "message": "timed out waiting for the condition",
+    }
     put(arm, failed)
     found = arc(*EXTENSION, "show", *SCOPE)
     assert found.code == 1
@@ -216,14 +247,18 @@ def test_show_of_a_missing_or_failed_extension_is_exit_1(arc: Arc, arm: Arm) -> 
     assert "kubectl get pods,events -n azureml" in found.out
 
 
-def test_a_failed_sign_in_is_one_sentence(arc: Arc, session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_sign_in_is_one_sentence(
+    arc: Arc, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
     nobody = replace(session, credential=StaticCredential(None))
     monkeypatch.setattr(azure_session, "open_session", lambda cloud=None: nobody)
     found = arc(*EXTENSION, "show", *SCOPE)
     assert (found.code, found.err) == (2, f"arc-toolkit: {NOT_SIGNED_IN}\n")
 
 
-def test_verbose_also_says_what_the_sdk_said(arc: Arc, session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verbose_also_says_what_the_sdk_said(
+    arc: Arc, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
     nobody = replace(session, credential=StaticCredential(None))
     monkeypatch.setattr(azure_session, "open_session", lambda cloud=None: nobody)
     found = arc(*EXTENSION, "show", *SCOPE, "--verbose")
@@ -241,7 +276,10 @@ def test_interrupted_while_azure_works_says_that_azure_goes_on(
     monkeypatch.setattr(operations, "wait", interrupted)
     found = arc(*EXTENSION, "install", *SCOPE, "--yes")
     assert (found.code, len(arm.writes)) == (130, 1)
-    assert "warning: Azure goes on with it: look with `arc-toolkit cluster extension show`" in found.err
+    assert (
+        "warning: Azure goes on with it: look with `arc-toolkit cluster extension show`"
+        in found.err
+    )
 
 
 def test_attach_dry_run_prints_the_request_that_attach_then_sends(arc: Arc, arm: Arm) -> None:
@@ -271,7 +309,11 @@ def test_attach_dry_run_prints_the_request_that_attach_then_sends(arc: Arc, arm:
 
 def test_attach_refuses_a_name_that_is_another_compute(arc: Arc, arm: Arm) -> None:
     path = f"{WORKSPACE.resource_id}/computes/gpu-pool"
-    arm.computes[path.lower()] = {"id": path, "name": "gpu-pool", "properties": {"computeType": "AmlCompute"}}
+    arm.computes[path.lower()] = {
+        "id": path,
+        "name": "gpu-pool",
+        "properties": {"computeType": "AmlCompute"},
+    }
     found = arc("cluster", "attach", "gpu-pool", *SCOPE, "--workspace", "ml-ws", "--yes")
     assert found.code == 2
     assert "has another compute 'gpu-pool'" in found.err
@@ -295,7 +337,8 @@ def test_preflight_warns_where_kubeconfig_and_azure_mean_two_clusters(
     monkeypatch.setattr(live, "connect", lambda args, console: other)
     found = arc("cluster", "preflight", *SCOPE)
     assert (
-        "warning: the kubeconfig points to other-2.hcp.westeurope.azmk8s.io, but the cluster gpu-aks" in found.err
+        "warning: the kubeconfig points to other-2.hcp.westeurope.azmk8s.io, but the cluster gpu-aks"
+        in found.err
     )
 
 
@@ -318,7 +361,10 @@ def test_preflight_prints_commands_that_mean_the_same_cluster(arc: Arc, arm: Arm
     ("options", "words"),
     [
         (TargetOptions.SUBSCRIPTION, "--subscription s"),
-        (TargetOptions.CLUSTER, "--subscription s --cluster 'my c' --cluster-type connectedClusters"),
+        (
+            TargetOptions.CLUSTER,
+            "--subscription s --cluster 'my c' --cluster-type connectedClusters",
+        ),
         (
             TargetOptions.CLUSTER_AND_WORKSPACE,
             "--subscription s --cluster 'my c' --cluster-type connectedClusters --workspace-resource-group w",
@@ -326,7 +372,9 @@ def test_preflight_prints_commands_that_mean_the_same_cluster(arc: Arc, arm: Arm
         (TargetOptions.KUBECONFIG, "--context k"),
     ],
 )
-def test_a_command_gets_the_options_that_it_needs_and_no_others(options: TargetOptions, words: str) -> None:
+def test_a_command_gets_the_options_that_it_needs_and_no_others(
+    options: TargetOptions, words: str
+) -> None:
     args = argparse.Namespace(
         subscription="s",
         resource_group=None,

@@ -35,7 +35,9 @@ def test_naming_a_subcommand_imports_only_its_module() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
 
 
-@pytest.mark.parametrize("words", [("preflight",), ("extension",), ("extension", "install"), ("attach",)])
+@pytest.mark.parametrize(
+    "words", [("preflight",), ("extension",), ("extension", "install"), ("attach",)]
+)
 def test_help_has_an_example_that_begins_with_the_command(arc: Arc, words: tuple[str, ...]) -> None:
     found = arc("cluster", *words, "--help")
     assert found.code == 0
@@ -52,4 +54,7 @@ def test_quiet_may_be_before_and_behind_the_subcommand(arc: Arc, place: str) -> 
 def test_an_option_that_does_not_exist_is_one_sentence(arc: Arc) -> None:
     found = arc("cluster", "attach", "x", "--colour")
     assert found.code == 2
-    assert found.err == "arc-toolkit: unrecognized arguments: --colour (see `arc-toolkit cluster --help`)\n"
+    assert (
+        found.err
+        == "arc-toolkit: unrecognized arguments: --colour (see `arc-toolkit cluster --help`)\n"
+    )

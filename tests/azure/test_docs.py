@@ -24,7 +24,9 @@ from tests.azure.objects import FakeCluster, installed, node
 from tests.support import ROOT, Result
 
 PAGE = ROOT / "docs" / "cluster-azure.md"
-_EXAMPLE = re.compile(r"<!-- (?P<scene>\w+) -->\n```console\n\$ arc-toolkit (?P<words>.*)\n(?P<shown>[^`]*)```\n")
+_EXAMPLE = re.compile(
+    r"<!-- (?P<scene>\w+) -->\n```console\n\$ arc-toolkit (?P<words>.*)\n(?P<shown>[^`]*)```\n"
+)
 
 _API = re.compile(r"api-version=[-\w]+")
 
@@ -35,7 +37,9 @@ def set_scene(scene: str, arm: Arm, monkeypatch: pytest.MonkeyPatch) -> None:
     spot = node("spot-0", taints=[("kubernetes.azure.com/scalesetpriority", "spot")])
     groups: dict[str, str] | None = {} if scene == "fresh" else None
     monkeypatch.setattr(
-        live, "connect", lambda args, console: FakeCluster([system, node("cpu-0"), spot], [], [], groups)
+        live,
+        "connect",
+        lambda args, console: FakeCluster([system, node("cpu-0"), spot], [], [], groups),
     )
     if scene == "ready":
         item = installed(**{"nodeSelector.agentpool": "system"})
@@ -61,7 +65,9 @@ def test_the_examples_are_what_the_commands_print(
         set_scene(example["scene"], arm, monkeypatch)
         words = shlex.split(example["words"])
         shown = print_of(arc(*words), words)
-        made = made.replace(example[0], example[0].replace(f"\n{example['shown']}```\n", f"\n{shown}```\n"))
+        made = made.replace(
+            example[0], example[0].replace(f"\n{example['shown']}```\n", f"\n{shown}```\n")
+        )
     if os.environ.get("ARC_TOOLKIT_WRITE_DOCS"):
         PAGE.write_text(made)
     # azure-ai-ml moves to newer API versions now and then; that alone does not make the page untrue.
@@ -80,7 +86,9 @@ def test_every_option_is_on_the_page() -> None:
         for action in parser._actions:
             found |= {text for text in action.option_strings if text.startswith("--")}
             if isinstance(action, argparse._SubParsersAction):
-                found = found.union(*(options(parser) for name, parser in action.choices.items() if name in MINE))
+                found = found.union(
+                    *(options(parser) for name, parser in action.choices.items() if name in MINE)
+                )
         return found - {"--help"}
 
     missing = [text for text in sorted(options(command_parser("cluster"))) if text not in page]

@@ -75,7 +75,9 @@ def test_a_plan_holds_what_differs_and_ignores_the_case_of_a_switch() -> None:
 def test_a_node_selector_escapes_the_dots_of_its_label_and_reads_back() -> None:
     key, value = extension.node_selector_setting("kubernetes.azure.com/mode=system")
     assert (key, value) == (r"nodeSelector.kubernetes\.azure\.com/mode", "system")
-    assert extension.node_selector_of({key: value, "x": "y"}) == {"kubernetes.azure.com/mode": "system"}
+    assert extension.node_selector_of({key: value, "x": "y"}) == {
+        "kubernetes.azure.com/mode": "system"
+    }
     with pytest.raises(ArcError, match="is not a label"):
         extension.node_selector_setting("agentpool")
 
@@ -87,7 +89,11 @@ def test_an_install_carries_what_az_would_add_for_an_aks_cluster() -> None:
     assert found["clusterId"] == found["cluster_name"] == CLUSTER.resource_id
     assert found["prometheus.prometheusSpec.externalLabels.cluster_name"] == CLUSTER.resource_id
     assert (found["location"], found["domain"]) == ("westeurope", "westeurope.cloudapp.azure.com")
-    assert (found["relayserver.enabled"], found["servicebus.enabled"], found["nginxIngress.enabled"]) == (
+    assert (
+        found["relayserver.enabled"],
+        found["servicebus.enabled"],
+        found["nginxIngress.enabled"],
+    ) == (
         "false",
         "false",
         "true",
@@ -102,7 +108,9 @@ def test_an_install_carries_what_az_would_add_for_an_aks_cluster() -> None:
 
 
 def test_a_pinned_version_turns_automatic_upgrades_off_in_both_bodies() -> None:
-    assert extension.install_body({}, "stable", None)["properties"]["autoUpgradeMinorVersion"] is True
+    assert (
+        extension.install_body({}, "stable", None)["properties"]["autoUpgradeMinorVersion"] is True
+    )
     pinned = extension.install_body({}, "stable", "1.1.50")["properties"]
     assert (pinned["autoUpgradeMinorVersion"], pinned["version"]) == (False, "1.1.50")
     assert extension.update_body([], None, "1.1.51") == {
@@ -115,17 +123,29 @@ def test_a_pinned_version_turns_automatic_upgrades_off_in_both_bodies() -> None:
     [
         ({"enableTraining": "False"}, "needs training or inference"),
         ({"enableInference": "True"}, "inferenceRouterServiceType"),
-        ({"enableInference": "true", "inferenceRouterServiceType": "NodePort"}, "allowInsecureConnections"),
-        ({"enableInference": "true", "inferenceRouterServiceType": "NodePort", "sslSecret": "s"}, "sslCname"),
+        (
+            {"enableInference": "true", "inferenceRouterServiceType": "NodePort"},
+            "allowInsecureConnections",
+        ),
+        (
+            {"enableInference": "true", "inferenceRouterServiceType": "NodePort", "sslSecret": "s"},
+            "sslCname",
+        ),
     ],
 )
-def test_settings_that_the_extension_would_refuse_are_refused_at_once(given: dict[str, str], said: str) -> None:
+def test_settings_that_the_extension_would_refuse_are_refused_at_once(
+    given: dict[str, str], said: str
+) -> None:
     with pytest.raises(ArcError, match=said):
         extension.check_settings(given)
 
 
 def test_inference_settings_bring_the_names_that_the_chart_reads() -> None:
-    given = {"inferenceRouterServiceType": "NodePort", "sslSecret": "tls", "internalLoadBalancerProvider": "azure"}
+    given = {
+        "inferenceRouterServiceType": "NodePort",
+        "sslSecret": "tls",
+        "internalLoadBalancerProvider": "azure",
+    }
     assert extension.derived_settings(given) == {
         "scoringFe.serviceType.nodePort": "true",
         "scoringFe.serviceType.internalLoadBalancer": "true",
@@ -157,18 +177,27 @@ def test_inference_settings_bring_the_names_that_the_chart_reads() -> None:
             "azureml is Succeeded; X: pods gone",
         ),
         (
-            {"provisioningState": "Succeeded", "statuses": [{"level": "Information", "message": "m"}]},
+            {
+                "provisioningState": "Succeeded",
+                "statuses": [{"level": "Information", "message": "m"}],
+            },
             True,
             "azureml",
         ),
     ],
 )
-def test_health_is_read_from_state_error_and_statuses(properties: dict[str, Any], ok: bool, reason: str) -> None:
-    assert extension.health({"name": "azureml", "properties": properties}) == extension.Health(ok, reason)
+def test_health_is_read_from_state_error_and_statuses(
+    properties: dict[str, Any], ok: bool, reason: str
+) -> None:
+    assert extension.health({"name": "azureml", "properties": properties}) == extension.Health(
+        ok, reason
+    )
 
 
 def test_known_failures_have_their_own_advice() -> None:
-    assert "--no-volcano" in extension.advice('CRD "jobs.batch.volcano.sh" ...: Invalid ownership metadata; ...')
+    assert "--no-volcano" in extension.advice(
+        'CRD "jobs.batch.volcano.sh" ...: Invalid ownership metadata; ...'
+    )
     assert "arcml-healthcheck" in extension.advice("something new")
 
 
@@ -194,9 +223,13 @@ THERE: dict[str, Any] = {
 def test_an_update_that_changes_nothing_has_no_plan() -> None:
     same = extension.PlanOptions({"enableTraining": "true"}, (), "stable", "1.1.60")
     assert extension.plan_update(CLUSTER, THERE, same) is None
-    plan = extension.plan_update(CLUSTER, THERE, extension.PlanOptions({}, [SPOT], "preview", "1.1.61"))
+    plan = extension.plan_update(
+        CLUSTER, THERE, extension.PlanOptions({}, [SPOT], "preview", "1.1.61")
+    )
     assert plan is not None
-    assert plan.title.endswith(f"on {CLUSTER.name}, release train preview, pinned to version 1.1.61")
+    assert plan.title.endswith(
+        f"on {CLUSTER.name}, release train preview, pinned to version 1.1.61"
+    )
     assert plan.body["properties"]["version"] == "1.1.61"
     assert plan.changes[0].key == "workLoadToleration[0].key"
 

@@ -39,7 +39,9 @@ def test_the_definition_that_the_documentation_shows(arc: Arc) -> None:
         (("--size", "DS3_v22"), "no VM size 'DS3_v22'"),
     ],
 )
-def test_what_cannot_work_is_one_sentence(arc: Arc, tmp_path: Path, words: tuple[str, ...], reason: str) -> None:
+def test_what_cannot_work_is_one_sentence(
+    arc: Arc, tmp_path: Path, words: tuple[str, ...], reason: str
+) -> None:
     found = arc(*LOW, *words, "-o", str(tmp_path / "lp.yml"))
     assert (found.code, len(found.err.splitlines()), list(tmp_path.iterdir())) == (2, 1, [])
     assert reason in found.err
@@ -52,7 +54,9 @@ def sent(compute: Any) -> dict[str, Any]:
 
 
 @pytest.mark.real
-@pytest.mark.parametrize(("words", "priority"), [(LOW, "LowPriority"), ((LOW[0], *LOW[2:]), "Dedicated")])
+@pytest.mark.parametrize(
+    ("words", "priority"), [(LOW, "LowPriority"), ((LOW[0], *LOW[2:]), "Dedicated")]
+)
 def test_azure_ai_ml_loads_both_forms_and_sends_the_same(
     arc: Arc, tmp_path: Path, words: tuple[str, ...], priority: str
 ) -> None:

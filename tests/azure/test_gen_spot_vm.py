@@ -79,7 +79,10 @@ def test_the_unit_starts_at_boot_and_again_after_a_failure(arc: Arc, tmp_path: P
 def test_checkpoints_in_a_container_are_on_the_disk_of_the_vm(arc: Arc, tmp_path: Path) -> None:
     folder = made(arc, tmp_path, *KINDS[2])
     runner = written_files(folder)["training"]
-    assert "--volume /training/checkpoints:/app/Saved_Model registry.example.com/train:1 python" in runner
+    assert (
+        "--volume /training/checkpoints:/app/Saved_Model registry.example.com/train:1 python"
+        in runner
+    )
     assert 'CMD ["python", "train.py", "--tag", "a b"]' in (folder / "Dockerfile").read_text()
 
 
@@ -89,7 +92,9 @@ def test_what_may_surprise_is_a_warning(arc: Arc, tmp_path: Path) -> None:
     assert [line.partition(":")[0] for line in found.err.splitlines()[:2]] == ["warning"] * 2
 
 
-def run_script(folder: Path, tmp_path: Path, *words: str, exists: str = "false") -> tuple[int, list[str]]:
+def run_script(
+    folder: Path, tmp_path: Path, *words: str, exists: str = "false"
+) -> tuple[int, list[str]]:
     """spot-vm.sh with an `az` that only notes its arguments; gives the exit code and the notes."""
     programs = tmp_path / "bin"
     programs.mkdir(exist_ok=True)
@@ -99,14 +104,19 @@ def run_script(folder: Path, tmp_path: Path, *words: str, exists: str = "false")
     fake.write_text(f'#!/bin/sh\necho "$*" >> {notes}\n[ "$2" != exists ] || echo {exists}\n')
     fake.chmod(0o755)
     environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
-    run = subprocess.run([folder / "spot-vm.sh", *words], env=environment, cwd=tmp_path, capture_output=True)
+    run = subprocess.run(
+        [folder / "spot-vm.sh", *words], env=environment, cwd=tmp_path, capture_output=True
+    )
     return run.returncode, notes.read_text().splitlines()
 
 
 def test_the_script_creates_evicts_starts_and_deletes(arc: Arc, tmp_path: Path) -> None:
     folder = made(arc, tmp_path, *COMMAND)
     code, (_, group, vm) = run_script(folder, tmp_path, "create")
-    assert (code, group) == (0, "group create --name trainer-rg --location westeurope --output none")
+    assert (code, group) == (
+        0,
+        "group create --name trainer-rg --location westeurope --output none",
+    )
     # The command that azure-cli 2.91.0 parses.
     assert vm == (
         "vm create --resource-group trainer-rg --name trainer --image Ubuntu2204 --size Standard_D8s_v5 "
@@ -124,7 +134,10 @@ def test_the_script_creates_evicts_starts_and_deletes(arc: Arc, tmp_path: Path) 
 
 def test_the_script_never_takes_a_resource_group_of_somebody_else(arc: Arc, tmp_path: Path) -> None:
     folder = made(arc, tmp_path, *COMMAND)
-    assert run_script(folder, tmp_path, "create", exists="true") == (1, ["group exists --name trainer-rg"])
+    assert run_script(folder, tmp_path, "create", exists="true") == (
+        1,
+        ["group exists --name trainer-rg"],
+    )
 
 
 # --- the real validators ------------------------------------------------------------------------------------------
@@ -132,15 +145,27 @@ def test_the_script_never_takes_a_resource_group_of_somebody_else(arc: Arc, tmp_
 
 @pytest.mark.real
 @pytest.mark.parametrize("words", KINDS)
-def test_cloud_init_accepts_the_configuration(arc: Arc, tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_cloud_init_accepts_the_configuration(
+    arc: Arc, tmp_path: Path, words: tuple[str, ...]
+) -> None:
     script = subprocess.run([ROOT / "scripts" / "cloud-init"], capture_output=True, text=True)
     if script.returncode:
         unavailable(f"cloud-init: {script.stderr.strip()}")
     folder = made(arc, tmp_path, *words)
-    command = [sys.executable, "-m", "cloudinit.cmd.main", "schema", "--config-file", f"{folder}/cloud-init.yaml"]
+    command = [
+        sys.executable,
+        "-m",
+        "cloudinit.cmd.main",
+        "schema",
+        "--config-file",
+        f"{folder}/cloud-init.yaml",
+    ]
     environment = {**os.environ, "PYTHONPATH": script.stdout.strip()}
     check = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert (check.returncode, check.stdout) == (0, f"Valid cloud-config: {folder}/cloud-init.yaml\n"), check.stderr
+    assert (check.returncode, check.stdout) == (
+        0,
+        f"Valid cloud-config: {folder}/cloud-init.yaml\n",
+    ), check.stderr
 
 
 @pytest.mark.real
@@ -159,7 +184,9 @@ def test_systemd_accepts_the_unit(arc: Arc, tmp_path: Path, words: tuple[str, ..
 
 @pytest.mark.real
 @pytest.mark.parametrize("words", KINDS)
-def test_bash_and_shellcheck_accept_the_scripts(arc: Arc, tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_bash_and_shellcheck_accept_the_scripts(
+    arc: Arc, tmp_path: Path, words: tuple[str, ...]
+) -> None:
     folder = made(arc, tmp_path, *words)
     runner = tmp_path / "training"
     runner.write_text(written_files(folder)["training"])
@@ -181,7 +208,9 @@ def test_hadolint_accepts_the_dockerfile(arc: Arc, tmp_path: Path) -> None:
 
 
 @pytest.mark.real
-def test_the_runner_waits_for_code_then_trains_and_keeps_what_is_there(arc: Arc, tmp_path: Path) -> None:
+def test_the_runner_waits_for_code_then_trains_and_keeps_what_is_there(
+    arc: Arc, tmp_path: Path
+) -> None:
     """The script of the VM itself, with another folder in place of /training."""
     text = written_files(made(arc, tmp_path, "--command", "python train.py --epochs 2"))["training"]
     home = tmp_path / "training"

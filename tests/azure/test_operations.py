@@ -12,7 +12,14 @@ from urllib.parse import urlsplit
 import pytest
 
 from arc_toolkit.azure import extension, operations
-from arc_toolkit.azure.session import NOT_SIGNED_IN, Session, WouldSend, explained, open_session, sign_in
+from arc_toolkit.azure.session import (
+    NOT_SIGNED_IN,
+    Session,
+    WouldSend,
+    explained,
+    open_session,
+    sign_in,
+)
 from arc_toolkit.azure.workspace_computes import Attachment, attach, attached, list_computes
 from arc_toolkit.errors import ArcError
 from tests.azure.arm_server import SECRET, Arm
@@ -21,7 +28,9 @@ from tests.azure.conftest import CLUSTER, WORKSPACE, StaticCredential
 pytestmark = pytest.mark.real
 
 BODY = extension.install_body({"enableTraining": "True"}, "stable", None)
-EXTENSION_PATH = f"{CLUSTER.resource_id}/providers/Microsoft.KubernetesConfiguration/extensions/azureml"
+EXTENSION_PATH = (
+    f"{CLUSTER.resource_id}/providers/Microsoft.KubernetesConfiguration/extensions/azureml"
+)
 
 
 def quiet(_: str) -> None:
@@ -29,12 +38,16 @@ def quiet(_: str) -> None:
 
 
 def install(session: Session, body: dict[str, Any] = BODY, dry_run: bool = False) -> Any:
-    return operations.change(session, CLUSTER, "azureml", body, quiet, installing=True, dry_run=dry_run)
+    return operations.change(
+        session, CLUSTER, "azureml", body, quiet, installing=True, dry_run=dry_run
+    )
 
 
 def test_install_puts_the_body_and_waits_for_the_operation(session: Session, arm: Arm) -> None:
     said: list[str] = []
-    found = operations.change(session, CLUSTER, "azureml", BODY, said.append, installing=True, dry_run=False)
+    found = operations.change(
+        session, CLUSTER, "azureml", BODY, said.append, installing=True, dry_run=False
+    )
     method, url, body = arm.writes[0]
     assert (method, urlsplit(url).path, body) == ("PUT", EXTENSION_PATH, BODY)
     assert urlsplit(url).query == "api-version=2023-05-01"
@@ -58,19 +71,36 @@ def test_an_update_sends_what_changes_and_nothing_else(session: Session, arm: Ar
     change = extension.SettingChange("installVolcano", None, "True")
     with pytest.raises(WouldSend) as shown:
         operations.change(
-            session, CLUSTER, "azureml", extension.update_body([change]), quiet, installing=False, dry_run=True
+            session,
+            CLUSTER,
+            "azureml",
+            extension.update_body([change]),
+            quiet,
+            installing=False,
+            dry_run=True,
         )
     found = operations.change(
-        session, CLUSTER, "azureml", extension.update_body([change]), quiet, installing=False, dry_run=False
+        session,
+        CLUSTER,
+        "azureml",
+        extension.update_body([change]),
+        quiet,
+        installing=False,
+        dry_run=False,
     )
     method, url, body = arm.writes[-1]
-    assert (method, body) == ("PATCH", {"properties": {"configurationSettings": {"installVolcano": "True"}}})
+    assert (method, body) == (
+        "PATCH",
+        {"properties": {"configurationSettings": {"installVolcano": "True"}}},
+    )
     assert (shown.value.method, shown.value.path, shown.value.body) == (method, url, body)
     assert extension.settings_of(found) == {"enableTraining": "True", "installVolcano": "True"}
     assert found["properties"]["autoUpgradeMinorVersion"] is False, "the version stays pinned"
 
 
-def test_a_failed_install_is_explained_from_the_operation_and_the_extension(session: Session, arm: Arm) -> None:
+def test_a_failed_install_is_explained_from_the_operation_and_the_extension(
+    session: Session, arm: Arm
+) -> None:
     arm.fail_with = {
         "code": "ExtensionOperationFailed",
         "message": "The extension operation failed with: cannot re-use a name that is still in use.",
@@ -87,7 +117,9 @@ def test_a_failed_install_is_explained_from_the_operation_and_the_extension(sess
 
 def test_a_missing_right_names_the_action_and_what_to_ask_for(session: Session, arm: Arm) -> None:
     arm.denied.add("PUT")
-    with pytest.raises(ArcError, match=r"AuthorizationFailed: .* to perform PUT .*; ask for a role"):
+    with pytest.raises(
+        ArcError, match=r"AuthorizationFailed: .* to perform PUT .*; ask for a role"
+    ):
         install(session)
 
 
@@ -109,7 +141,10 @@ def test_reading_never_registers_a_provider(session: Session, arm: Arm) -> None:
 
 def test_no_sign_in_is_one_sentence(session: Session) -> None:
     nobody = replace(session, credential=StaticCredential(None))
-    for call in (lambda: operations.find(nobody, CLUSTER), lambda: operations.provider_state(nobody, "s")):
+    for call in (
+        lambda: operations.find(nobody, CLUSTER),
+        lambda: operations.provider_state(nobody, "s"),
+    ):
         with pytest.raises(ArcError) as error:
             call()
         assert str(error.value) == NOT_SIGNED_IN
@@ -118,12 +153,28 @@ def test_no_sign_in_is_one_sentence(session: Session) -> None:
 def test_the_real_default_credential_without_any_sign_in_is_one_sentence_and_logs_nothing(
     session: Session,
 ) -> None:
-    words = ["cluster", "extension", "show", "--subscription", CLUSTER.subscription, "--resource-group", "g"]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("AZURE_")}
-    environment |= {"AZURE_TOKEN_CREDENTIALS": "EnvironmentCredential"}  # the others would look at this machine
+    words = [
+        "cluster",
+        "extension",
+        "show",
+        "--subscription",
+        CLUSTER.subscription,
+        "--resource-group",
+        "g",
+    ]
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("AZURE_")
+    }
+    environment |= {
+        "AZURE_TOKEN_CREDENTIALS": "EnvironmentCredential"
+    }  # the others would look at this machine
     command = [sys.executable, "-m", "arc_toolkit", *words, "--cluster", "c"]
     found = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert (found.returncode, found.stdout, found.stderr) == (2, "", f"arc-toolkit: {NOT_SIGNED_IN}\n")
+    assert (found.returncode, found.stdout, found.stderr) == (
+        2,
+        "",
+        f"arc-toolkit: {NOT_SIGNED_IN}\n",
+    )
 
 
 def test_the_real_default_credential_signs_in_and_asks_for_the_scope_of_its_cloud(
@@ -136,7 +187,10 @@ def test_the_real_default_credential_signs_in_and_asks_for_the_scope_of_its_clou
         "AZURE_CLIENT_SECRET": SECRET,
     }.items():
         monkeypatch.setenv(name, value)
-    assert operations.provider_state(sign_in(session.cloud, session.options), CLUSTER.subscription) == "Registered"
+    assert (
+        operations.provider_state(sign_in(session.cloud, session.options), CLUSTER.subscription)
+        == "Registered"
+    )
     assert operations.find(sign_in(session.cloud, session.options), CLUSTER) is None
     monkeypatch.setenv("AZURE_CLIENT_SECRET", "wrong")
     with pytest.raises(ArcError) as error:
@@ -175,7 +229,10 @@ def test_no_network_is_one_sentence(session: Session) -> None:
     [
         ({}, None),
         ({"system_identity": True}, {"type": "SystemAssigned"}),
-        ({"user_identities": ("ID",)}, {"type": "UserAssigned", "userAssignedIdentities": {"ID": {}}}),
+        (
+            {"user_identities": ("ID",)},
+            {"type": "UserAssigned", "userAssignedIdentities": {"ID": {}}},
+        ),
     ],
 )
 def test_attach_sends_what_its_dry_run_shows(
@@ -201,12 +258,19 @@ def test_attach_sends_what_its_dry_run_shows(
     assert body["properties"]["properties"] == {"namespace": "team-a"}
     assert body.get("identity") == identity
     assert found["provisioningState"] == "Succeeded"
-    assert [row["name"] for row in attached(list_computes(session, WORKSPACE), CLUSTER)] == ["gpu-pool"]
+    assert [row["name"] for row in attached(list_computes(session, WORKSPACE), CLUSTER)] == [
+        "gpu-pool"
+    ]
 
 
 def test_a_failed_attach_is_one_sentence(session: Session, arm: Arm) -> None:
-    arm.fail_with = {"code": "BadRequest", "message": "The AzureML extension is not installed on the cluster."}
-    with pytest.raises(ArcError, match="BadRequest: The AzureML extension is not installed on the cluster"):
+    arm.fail_with = {
+        "code": "BadRequest",
+        "message": "The AzureML extension is not installed on the cluster.",
+    }
+    with pytest.raises(
+        ArcError, match="BadRequest: The AzureML extension is not installed on the cluster"
+    ):
         attach(session, WORKSPACE, Attachment("gpu-pool", CLUSTER), quiet, dry_run=False)
 
 
@@ -221,7 +285,11 @@ def test_what_an_sdk_refuses_by_itself_is_not_called_a_network_problem(session: 
 def test_computes_are_read_page_by_page(session: Session, arm: Arm) -> None:
     for index in range(3):
         path = f"{WORKSPACE.resource_id}/computes/c{index}"
-        arm.computes[path.lower()] = {"id": path, "name": f"c{index}", "properties": {"computeType": "AmlCompute"}}
+        arm.computes[path.lower()] = {
+            "id": path,
+            "name": f"c{index}",
+            "properties": {"computeType": "AmlCompute"},
+        }
     assert [row["name"] for row in list_computes(session, WORKSPACE)] == ["c0", "c1", "c2"]
     assert attached(list_computes(session, WORKSPACE), CLUSTER) == []
 

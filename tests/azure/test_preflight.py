@@ -23,7 +23,11 @@ SPOT = ("kubernetes.azure.com/scalesetpriority", "spot")
 def facts(**changed: Any) -> Facts:
     """A cluster where all is well; what a test changes is said as the objects of Kubernetes or Azure."""
     nodes = changed.pop(
-        "nodes", [node("system-0", cpu=4, gib=16, labels={"kubernetes.azure.com/mode": "system"}), node("cpu-0")]
+        "nodes",
+        [
+            node("system-0", cpu=4, gib=16, labels={"kubernetes.azure.com/mode": "system"}),
+            node("cpu-0"),
+        ],
     )
     pods = changed.pop("pods", [])
     types = changed.pop("types", [WHOLE])
@@ -130,7 +134,10 @@ ZERO = {"name": "gpu", "enableAutoScaling": True, "minCount": 0, "count": 0, "os
             "--node-selector agentpool=system",
         ),
         (
-            {"extension": installed(**{"nodeSelector.agentpool": "cpu"}), "nodes": [node("cpu-0", ready=False)]},
+            {
+                "extension": installed(**{"nodeSelector.agentpool": "cpu"}),
+                "nodes": [node("cpu-0", ready=False)],
+            },
             "no Ready node",
             "--node-selector KEY=VALUE",
         ),
@@ -151,13 +158,19 @@ def test_settings_that_stop_jobs(changed: dict[str, Any], said: str, option: str
 def test_two_problems_of_the_settings_are_fixed_by_one_command() -> None:
     row = check(
         "extension settings",
-        facts(extension=installed(enableTraining="False"), resource={"properties": {"agentPoolProfiles": [ZERO]}}),
+        facts(
+            extension=installed(enableTraining="False"),
+            resource={"properties": {"agentPoolProfiles": [ZERO]}},
+        ),
     )
     assert fix(row) == "arc-toolkit cluster extension update --training --skip-resource-validation"
 
 
 def test_a_volcano_that_already_exists_need_not_come_with_the_extension() -> None:
-    assert check("extension settings", facts(extension=installed(installVolcano="False"))).state == "ok"
+    assert (
+        check("extension settings", facts(extension=installed(installVolcano="False"))).state
+        == "ok"
+    )
 
 
 def test_a_spot_pool_is_well_once_its_taint_is_tolerated() -> None:
@@ -178,8 +191,12 @@ def test_a_spot_pool_is_well_once_its_taint_is_tolerated() -> None:
 def test_missing_crds_are_named() -> None:
     row = check("CRDs", facts(groups={}))
     assert row.state == "not ok"
-    assert "instancetypes.amlarc.azureml.com and podgroups.scheduling.volcano.sh missing" in row.reason
-    assert check("instance types", facts(groups={})).reason == "the CRD of instance types is missing"
+    assert (
+        "instancetypes.amlarc.azureml.com and podgroups.scheduling.volcano.sh missing" in row.reason
+    )
+    assert (
+        check("instance types", facts(groups={})).reason == "the CRD of instance types is missing"
+    )
 
 
 def test_crds_are_fixed_by_what_is_really_wrong() -> None:
@@ -187,7 +204,10 @@ def test_crds_are_fixed_by_what_is_really_wrong() -> None:
     row = check("CRDs", facts(groups=no_volcano, extension=installed(installVolcano="False")))
     assert fix(row) == "arc-toolkit cluster extension update --volcano"
     assert fix(check("CRDs", facts(groups={}))) == "arc-toolkit cluster extension show"
-    assert fix(check("CRDs", facts(groups={}, extension=None))) == "arc-toolkit cluster extension install"
+    assert (
+        fix(check("CRDs", facts(groups={}, extension=None)))
+        == "arc-toolkit cluster extension install"
+    )
 
 
 def test_a_compute_is_recognised_by_its_resource_id_without_regard_to_case() -> None:
@@ -211,11 +231,17 @@ def test_nodes_that_cannot_take_jobs_are_named_with_the_reason() -> None:
     named = facts(nodes=[node("jobs-0", ready=False)])
     assert fix(check("Ready nodes", named)) == f"az aks nodepool add {pool} jobs1 {size}"
     stopped = {"name": "train", "count": 0, "osType": "Linux"}
-    pools = facts(nodes=[node("cpu-0", ready=False)], resource={"properties": {"agentPoolProfiles": [stopped]}})
+    pools = facts(
+        nodes=[node("cpu-0", ready=False)],
+        resource={"properties": {"agentPoolProfiles": [stopped]}},
+    )
     assert fix(check("Ready nodes", pools)) == f"az aks nodepool scale {pool} train --node-count 1"
     cordoned = node("cpu-1")
     cordoned["spec"]["unschedulable"] = True
-    assert fix(check("Ready nodes", facts(nodes=[node("a", ready=False), cordoned]))) == "kubectl uncordon cpu-1"
+    assert (
+        fix(check("Ready nodes", facts(nodes=[node("a", ready=False), cordoned])))
+        == "kubectl uncordon cpu-1"
+    )
     assert check("Ready nodes", facts(nodes=[])).reason == "the cluster has no nodes"
     zero = facts(nodes=[], resource={"properties": {"agentPoolProfiles": [ZERO]}})
     assert check("Ready nodes", zero).state == "ok"
@@ -254,28 +280,40 @@ def test_a_node_whose_gpus_are_divided_has_a_device_plugin() -> None:
     slice_of_it["spec"]["resources"]["limits"]["nvidia.com/mig-1g.10gb"] = 1
     assert check("instance types fit", facts(nodes=[divided], types=[slice_of_it])).state == "ok"
     slice_of_it["spec"]["resources"]["limits"]["nvidia.com/mig-1g.10gb"] = 8
-    assert check("instance types fit", facts(nodes=[divided], types=[slice_of_it])).state == "not ok"
+    assert (
+        check("instance types fit", facts(nodes=[divided], types=[slice_of_it])).state == "not ok"
+    )
 
 
 def test_gpu_nodes_that_show_no_gpu_lack_a_device_plugin() -> None:
-    blind = check("GPU device plugin", facts(nodes=[node("gpu-0", labels=A100), node("gpu-1", labels=A100)]))
+    blind = check(
+        "GPU device plugin", facts(nodes=[node("gpu-0", labels=A100), node("gpu-1", labels=A100)])
+    )
     assert blind.state == "not ok"
     assert blind.reason.endswith("no device plugin")
     assert fix(blind) == "arc-toolkit cluster extension update --set installNvidiaDevicePlugin=True"
     hidden = facts(nodes=[node("gpu-0", labels=A100)], occupants=UnknownFact("hidden"))
     assert fix(check("GPU device plugin", hidden)) is None
-    assert check("GPU device plugin", facts(nodes=[node("gpu-0", gpus=4)])).reason == "1 GPU nodes show 4 GPUs"
+    assert (
+        check("GPU device plugin", facts(nodes=[node("gpu-0", gpus=4)])).reason
+        == "1 GPU nodes show 4 GPUs"
+    )
     assert check("GPU device plugin", facts()).reason == "no node has a GPU"
     amd = {"node.kubernetes.io/instance-type": "Standard_ND96isr_MI300X_v5"}
     assert fix(check("GPU device plugin", facts(nodes=[node("amd-0", labels=amd)]))) is None
     by_label = {"kubernetes.azure.com/accelerator": "nvidia"}
-    assert check("GPU device plugin", facts(nodes=[node("gpu-0", labels=by_label)])).state == "not ok"
+    assert (
+        check("GPU device plugin", facts(nodes=[node("gpu-0", labels=by_label)])).state == "not ok"
+    )
 
 
 def test_no_instance_types() -> None:
     row = check("instance types", facts(types=[]))
     assert row.state == "not ok"
-    assert fix(row) == "arc-toolkit gen-instance-types --from-cluster --share whole --share half --apply"
+    assert (
+        fix(row)
+        == "arc-toolkit gen-instance-types --from-cluster --share whole --share half --apply"
+    )
     assert check("instance types fit", facts(types=[])).state == "cannot tell"
 
 
@@ -289,7 +327,9 @@ def test_a_type_that_does_not_fit_is_named_with_what_is_too_much() -> None:
 def test_a_type_whose_pool_has_no_node_now_is_not_ok_unless_jobs_may_wait_for_one() -> None:
     away = [instance_type("gpu", "1", "1Gi", agentpool="gpu")]
     assert check("instance types fit", facts(types=away)).state == "not ok"
-    waiting = facts(types=away, extension=installed(**{"amloperator.skipResourceValidation": "true"}))
+    waiting = facts(
+        types=away, extension=installed(**{"amloperator.skipResourceValidation": "true"})
+    )
     assert check("instance types fit", waiting).state == "cannot tell"
 
 
@@ -306,7 +346,9 @@ def test_a_malformed_type_is_reported_by_the_rules_of_validate() -> None:
 
 
 def test_a_deployment_of_the_extension_on_a_whole_node_pool_is_found() -> None:
-    row = check("extension placement", facts(pods=[pod("gateway-1", "cpu-0", "ReplicaSet", cpu="900m")]))
+    row = check(
+        "extension placement", facts(pods=[pod("gateway-1", "cpu-0", "ReplicaSet", cpu="900m")])
+    )
     assert row.state == "not ok"
     assert row.reason == "whole does not fit on cpu-0 beside gateway-1"
     assert fix(row) == "arc-toolkit cluster extension update --node-selector agentpool=system"
@@ -317,7 +359,12 @@ def test_the_extension_is_moved_to_a_pool_that_is_not_in_the_way_either() -> Non
     guest = [pod("gateway-1", "cpu-0", "ReplicaSet", cpu="900m")]
     system = {"kubernetes.azure.com/mode": "system"}
     dedicated = node("addons-0", labels=system, taints=[("CriticalAddonsOnly", "true")])
-    nodes = [dedicated, node("cpu-0", labels=system), node("other-0"), node("second-0", labels=system)]
+    nodes = [
+        dedicated,
+        node("cpu-0", labels=system),
+        node("other-0"),
+        node("second-0", labels=system),
+    ]
     row = check("extension placement", facts(nodes=nodes, pods=guest))
     assert fix(row) == "arc-toolkit cluster extension update --node-selector agentpool=second"
     settings = installed(**{"nodeSelector.agentpool": "cpu", "nodeSelector.disk": "fast"})
@@ -344,7 +391,10 @@ def test_daemonsets_system_pools_and_small_deployments_are_fine() -> None:
     [
         {"provider": "NotRegistered"},
         {"extension": None, "groups": {}},
-        {"extension": installed("Failed", enableTraining="False", installVolcano="False"), "groups": {}},
+        {
+            "extension": installed("Failed", enableTraining="False", installVolcano="False"),
+            "groups": {},
+        },
         {
             "extension": installed(**{"nodeSelector.agentpool": "gone"}),
             "computes": [],
@@ -377,4 +427,6 @@ def test_two_different_clusters_are_noticed_where_that_is_certain() -> None:
     said = different_cluster("https://other-2.hcp.westeurope.azmk8s.io:443", resource)
     assert said is not None
     assert said.startswith("the kubeconfig points to other-2")
-    assert different_cluster("https://127.0.0.1:6443", resource) is None, "a tunnel may lead anywhere"
+    assert different_cluster("https://127.0.0.1:6443", resource) is None, (
+        "a tunnel may lead anywhere"
+    )

@@ -32,7 +32,10 @@ def ready(cluster: ControlPlane) -> bool:
     def is_ready(item: dict[str, object]) -> bool:
         status = item["status"]
         assert isinstance(status, dict)
-        return any(row["type"] == "Ready" and row["status"] == "True" for row in status.get("conditions", ()))
+        return any(
+            row["type"] == "Ready" and row["status"] == "True"
+            for row in status.get("conditions", ())
+        )
 
     return all(is_ready(item) for item in cluster.list("Node"))
 
@@ -62,7 +65,11 @@ def test_both_sides_are_read_and_a_pod_in_the_way_is_found(
     well = arc(*words)
     assert (well.code, well.err) == (0, "12 ok\n"), well.out
 
-    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "500m", "memory": "256Mi"}}}
+    container = {
+        "name": "c",
+        "image": "i",
+        "resources": {"requests": {"cpu": "500m", "memory": "256Mi"}},
+    }
     cluster.create(
         {
             "apiVersion": "v1",
@@ -81,9 +88,18 @@ def test_both_sides_are_read_and_a_pod_in_the_way_is_found(
     assert "too-big: larger than the largest node" in found.out
 
 
-def test_a_user_without_rights_reads_which_verb_and_resource_are_missing(arc: Arc, cluster: ControlPlane) -> None:
+def test_a_user_without_rights_reads_which_verb_and_resource_are_missing(
+    arc: Arc, cluster: ControlPlane
+) -> None:
     cluster.start_volcano()
-    found = arc("cluster", "preflight", "--only", "cluster", "--kubeconfig", cluster.write_kubeconfig("nobody"))
+    found = arc(
+        "cluster",
+        "preflight",
+        "--only",
+        "cluster",
+        "--kubeconfig",
+        cluster.write_kubeconfig("nobody"),
+    )
     assert found.code == 1
     rows = {line[13:32].strip(): line for line in found.out.splitlines()}
     assert rows["CRDs"].startswith("ok"), "discovery is for everybody"
@@ -92,7 +108,9 @@ def test_a_user_without_rights_reads_which_verb_and_resource_are_missing(arc: Ar
     assert all(line.startswith(("ok", "cannot tell")) for line in rows.values())
 
 
-def test_the_read_role_without_crds_and_deployments_is_enough(arc: Arc, cluster: ControlPlane) -> None:
+def test_the_read_role_without_crds_and_deployments_is_enough(
+    arc: Arc, cluster: ControlPlane
+) -> None:
     """Preflight needs nodes, pods and instance types; the rest it learns by discovery."""
     cluster.start_volcano()
     cluster.add_node("cpu-0")
@@ -110,7 +128,14 @@ def test_the_read_role_without_crds_and_deployments_is_enough(arc: Arc, cluster:
     binding = {"apiVersion": f"{group}/v1", "kind": "ClusterRoleBinding", **name}
     cluster.create({**binding, "roleRef": reference, "subjects": [subject]})
     try:
-        words = ("cluster", "preflight", "--only", "cluster", "--kubeconfig", cluster.write_kubeconfig("nobody"))
+        words = (
+            "cluster",
+            "preflight",
+            "--only",
+            "cluster",
+            "--kubeconfig",
+            cluster.write_kubeconfig("nobody"),
+        )
         cluster.wait("the rights", lambda: arc(*words).code == 0)
         assert arc(*words).err == "7 ok\n"
     finally:

@@ -57,7 +57,9 @@ INDENTED = DOCUMENTED.replace("    sla-waiting-time", "      sla-waiting-time")
 
 
 def spot(**changed: Any) -> Check:
-    return check("spot nodes", facts(nodes=[node("cpu-0"), node("spot-0", taints=[SPOT])], **changed))
+    return check(
+        "spot nodes", facts(nodes=[node("cpu-0"), node("spot-0", taints=[SPOT])], **changed)
+    )
 
 
 def test_a_namespace_without_the_annotation_gets_it_by_a_command_with_valid_json() -> None:
@@ -88,7 +90,9 @@ def test_a_spot_pool_without_nodes_counts() -> None:
         (json.dumps([{**ROW, "effect": "Never"}]), "not ok", "Never"),
     ],
 )
-def test_the_annotation_is_read_as_the_admission_plugin_reads_it(text: str, state: str, part: str) -> None:
+def test_the_annotation_is_read_as_the_admission_plugin_reads_it(
+    text: str, state: str, part: str
+) -> None:
     row = spot(namespaces={"team-a": {ANNOTATION: text}})
     assert (row.state, part in row.reason) == (state, True)
     if state != "ok":
@@ -96,7 +100,9 @@ def test_the_annotation_is_read_as_the_admission_plugin_reads_it(text: str, stat
 
 
 def test_nodes_that_the_annotation_opens_can_take_jobs() -> None:
-    annotated = facts(nodes=[node("cpu-0", taints=[SPOT])], namespaces={"team-a": {ANNOTATION: json.dumps([ROW])}})
+    annotated = facts(
+        nodes=[node("cpu-0", taints=[SPOT])], namespaces={"team-a": {ANNOTATION: json.dumps([ROW])}}
+    )
     assert check("Ready nodes", annotated).reason == "1 of 1 nodes can take jobs"
 
 
@@ -125,7 +131,8 @@ def from_zero(conf: str | None = None, **settings: str) -> Check:
     named = {scheduler_config.SETTING: "mine"} if conf is not None else {}
     maps = {"mine": conf} if conf else {}
     return check(
-        "scale from zero", facts(resource=POOLS, extension=installed(**named, **settings), config_maps=maps)
+        "scale from zero",
+        facts(resource=POOLS, extension=installed(**named, **settings), config_maps=maps),
     )
 
 
@@ -159,13 +166,18 @@ def test_the_configuration_that_is_offered_lets_jobs_in_and_keeps_gangs(arc: Any
     result: Result = arc("cluster", "scheduler-config")
     assert result.code == 0
     offered = yaml.safe_load(result.out)
-    assert (offered["metadata"]["namespace"], offered["metadata"]["name"]) == ("azureml", scheduler_config.NAME)
+    assert (offered["metadata"]["namespace"], offered["metadata"]["name"]) == (
+        "azureml",
+        scheduler_config.NAME,
+    )
     conf = offered["data"][scheduler_config.KEY]
     assert from_zero(conf).state == "ok"
     # The extension's own, without the two plugins.
     expected = yaml.safe_load(DEFAULT)
     for tier in expected["tiers"]:
-        tier["plugins"] = [row for row in tier["plugins"] if row["name"] not in ("overcommit", "proportion")]
+        tier["plugins"] = [
+            row for row in tier["plugins"] if row["name"] not in ("overcommit", "proportion")
+        ]
     assert yaml.safe_load(conf) == expected
 
 

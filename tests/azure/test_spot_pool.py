@@ -15,7 +15,14 @@ import pytest
 
 from arc_toolkit.azure import session as azure_session
 from arc_toolkit.azure.session import Session
-from arc_toolkit.azure.spot_pool import FIXED_OPTIONS, check_cluster, parse_price, pool_body, price_text, spot_pool
+from arc_toolkit.azure.spot_pool import (
+    FIXED_OPTIONS,
+    check_cluster,
+    parse_price,
+    pool_body,
+    price_text,
+    spot_pool,
+)
 from arc_toolkit.errors import ArcError
 from tests.azure.arm_server import SUBSCRIPTION, Arm
 from tests.azure.conftest import CLUSTER
@@ -25,8 +32,26 @@ Arc = Callable[..., Result]
 SCOPE = ("--subscription", SUBSCRIPTION, "--resource-group", "ml-rg", "--cluster", "gpu-aks")
 POOL = ("cluster", "spot-pool", "spot", "--size", "Standard_D64s_v5", *SCOPE)
 FULL = (
-    *("--min", "1", "--max", "9", "--count", "2", "--eviction-policy", "Deallocate", "--max-price", "0.98765"),
-    *("--label", "team=vision", "--label", "example.com/use=train", "--taint", "team=vision:NoSchedule"),
+    *(
+        "--min",
+        "1",
+        "--max",
+        "9",
+        "--count",
+        "2",
+        "--eviction-policy",
+        "Deallocate",
+        "--max-price",
+        "0.98765",
+    ),
+    *(
+        "--label",
+        "team=vision",
+        "--label",
+        "example.com/use=train",
+        "--taint",
+        "team=vision:NoSchedule",
+    ),
     *("--zone", "1", "--zone", "3"),
 )
 # The body that azure-mgmt-containerservice 41.8.0 makes of the same pool, recorded before this code was written.
@@ -71,7 +96,10 @@ SMALLEST = {
         (("--label", "kubernetes.azure.com/mode=user"), "reserved for AKS"),
         (("--taint", "a=b"), "write KEY=VALUE:EFFECT"),
         (("--taint", "a=b:Never"), "write KEY=VALUE:EFFECT"),
-        (("--taint", "kubernetes.azure.com/scalesetpriority=spot:NoSchedule"), "AKS sets label and taint"),
+        (
+            ("--taint", "kubernetes.azure.com/scalesetpriority=spot:NoSchedule"),
+            "AKS sets label and taint",
+        ),
         (("--zone", "4"), "1, 2 or 3"),
         (("--mode", "System"), "neither a System pool nor the first pool"),
         (("--max-surge", "33%"), "maxSurge"),
@@ -97,7 +125,9 @@ def test_a_name_that_aks_does_not_take_is_refused(arc: Arc, name: str) -> None:
 
 
 def test_options_that_az_has_may_be_given_with_the_value_that_a_spot_pool_has(arc: Arc) -> None:
-    words = [word for name, (value, _) in FIXED_OPTIONS.items() if value for word in (f"--{name}", value)]
+    words = [
+        word for name, (value, _) in FIXED_OPTIONS.items() if value for word in (f"--{name}", value)
+    ]
     assert arc(*POOL, *words, "--format", "arm").code == 0
 
 
@@ -110,15 +140,17 @@ def test_options_that_az_has_may_be_given_with_the_value_that_a_spot_pool_has(ar
         ({"powerState": {"code": "Stopped"}}, "az aks start"),
     ],
 )
-def test_a_cluster_that_cannot_have_the_pool_is_refused(properties: dict[str, Any], reason: str) -> None:
+def test_a_cluster_that_cannot_have_the_pool_is_refused(
+    properties: dict[str, Any], reason: str
+) -> None:
     with pytest.raises(ArcError, match=reason):
         check_cluster({"name": "gpu-aks", "properties": properties}, "spot")
 
 
 def test_prices_are_exact() -> None:
-    assert [price_text(parse_price(text)) for text in ("-1", "-1.0", "1E-5", "10", "0.50", "100.00000")] == [
-        *("-1", "-1", "0.00001", "10", "0.5", "100")
-    ]
+    assert [
+        price_text(parse_price(text)) for text in ("-1", "-1.0", "1E-5", "10", "0.50", "100.00000")
+    ] == [*("-1", "-1", "0.00001", "10", "0.5", "100")]
 
 
 def test_what_may_surprise_is_a_warning(arc: Arc) -> None:
@@ -139,7 +171,9 @@ def _signed_in(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.real
 @pytest.mark.usefixtures("_signed_in")
 @pytest.mark.parametrize("words", [(), FULL])
-def test_dry_run_prints_the_request_that_is_then_sent(arc: Arc, arm: Arm, words: tuple[str, ...]) -> None:
+def test_dry_run_prints_the_request_that_is_then_sent(
+    arc: Arc, arm: Arm, words: tuple[str, ...]
+) -> None:
     dry = arc(*POOL, *words, "--dry-run")
     assert (dry.code, arm.writes) == (0, [])
     done = arc(*POOL, *words, "--yes")
@@ -180,8 +214,13 @@ def test_refusals_of_azure_and_of_the_cluster_are_one_sentence(arc: Arc, arm: Ar
     arm.fail_with = {"code": "QuotaExceeded", "message": "Low priority cores: 0 left."}
     failed = arc(*POOL, "--yes")
     assert failed.code == 2
-    assert "adding the node pool 'spot' to gpu-aks: QuotaExceeded: Low priority cores: 0 left" in failed.err
-    arm.resources[CLUSTER.resource_id.lower()]["properties"]["agentPoolProfiles"].append({"name": "spot"})
+    assert (
+        "adding the node pool 'spot' to gpu-aks: QuotaExceeded: Low priority cores: 0 left"
+        in failed.err
+    )
+    arm.resources[CLUSTER.resource_id.lower()]["properties"]["agentPoolProfiles"].append(
+        {"name": "spot"}
+    )
     again = arc(*POOL, "--yes")
     assert (again.code, len(arm.writes)) == (2, 1)
     assert "has a pool 'spot' already" in again.err
@@ -275,7 +314,9 @@ def test_terraform_parses_and_has_the_arguments_of_the_provider(
     parsed = json.loads(json.dumps(hcl2.loads(text)).replace('\\"', ""))
     (block,) = parsed["resource"]
     pool = block["azurerm_kubernetes_cluster_node_pool"]["spot"]
-    plain = {key: value for key, value in pool.items() if not key.startswith("__") and key != "lifecycle"}
+    plain = {
+        key: value for key, value in pool.items() if not key.startswith("__") and key != "lifecycle"
+    }
     expected = {
         "name": "spot",
         "kubernetes_cluster_id": "${data.azurerm_kubernetes_cluster.aks.id}",
@@ -306,5 +347,13 @@ def test_terraform_parses_and_has_the_arguments_of_the_provider(
 
 
 def test_the_body_of_the_smallest_pool() -> None:
-    pool = spot_pool("spot", "d64s_v5", minimum=0, maximum=4, count=None, eviction_policy="Delete", max_price="-1")
+    pool = spot_pool(
+        "spot",
+        "d64s_v5",
+        minimum=0,
+        maximum=4,
+        count=None,
+        eviction_policy="Delete",
+        max_price="-1",
+    )
     assert pool_body(pool) == SMALLEST

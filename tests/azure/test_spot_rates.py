@@ -19,7 +19,9 @@ from tests.support import Result
 pytestmark = pytest.mark.real
 
 A100 = "standard_nc24ads_a100_v4"
-RATE, PRICE = (f"microsoft.compute/skuspot{name}/location" for name in ("evictionrate", "pricehistory/ostype"))
+RATE, PRICE = (
+    f"microsoft.compute/skuspot{name}/location" for name in ("evictionrate", "pricehistory/ostype")
+)
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +49,16 @@ def test_a_name_cannot_change_the_query(session: Session, arm: Arm) -> None:
 
 
 def test_cost_uses_both(arc: Callable[..., Result]) -> None:
-    words = ("cost", "--sku", "Standard_NC24ads_A100_v4", "--hours", "40", "--from-azure", "--format", "json")
+    words = (
+        "cost",
+        "--sku",
+        "Standard_NC24ads_A100_v4",
+        "--hours",
+        "40",
+        "--from-azure",
+        "--format",
+        "json",
+    )
     result = arc(*words, "--region", "westeurope")
     assert result.code == 0, result.err
     data = json.loads(result.out)
@@ -58,7 +69,10 @@ def test_cost_uses_both(arc: Callable[..., Result]) -> None:
         "open_end": False,
         "source": "Azure Resource Graph",
     }
-    assert (data["tiers"][1]["price_per_hour"], data["tiers"][1]["price_date"]) == (1.25, date.today().isoformat())
+    assert (data["tiers"][1]["price_per_hour"], data["tiers"][1]["price_date"]) == (
+        1.25,
+        date.today().isoformat(),
+    )
     east = arc(*words, "--region", "eastus")
     assert json.loads(east.out)["eviction_rate"]["open_end"] is True
     assert "has no upper end" in east.err

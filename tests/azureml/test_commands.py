@@ -35,7 +35,9 @@ def job(tmp_path: Path) -> Path:
 # --- patch -----------------------------------------------------------------------------------------------------
 
 
-def test_the_default_shows_a_diff_that_git_applies_and_writes_nothing(arc: Arc, tmp_path: Path) -> None:
+def test_the_default_shows_a_diff_that_git_applies_and_writes_nothing(
+    arc: Arc, tmp_path: Path
+) -> None:
     top = tmp_path / "repo"
     (top / "sub").mkdir(parents=True)
     (top / "crlf.yml").write_bytes(COMMAND_JOB.replace("\n", "\r\n").encode())
@@ -44,11 +46,17 @@ def test_the_default_shows_a_diff_that_git_applies_and_writes_nothing(arc: Arc, 
     before = {path: path.read_bytes() for path in top.rglob("*.yml")}
     command = [sys.executable, "-m", "arc_toolkit", "patch", ".", *TYPE, "--threads", "lightgbm"]
     shown = subprocess.run(
-        command, cwd=top, capture_output=True, check=True, env={**os.environ, "PYTHONPATH": str(Path.cwd())}
+        command,
+        cwd=top,
+        capture_output=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(Path.cwd())},
     )
     assert {path: path.read_bytes() for path in top.rglob("*.yml")} == before
     subprocess.run(["git", "init", "-q"], cwd=top, check=True)
-    subprocess.run(["git", "apply", "--whitespace=nowarn", "-"], cwd=top, input=shown.stdout, check=True)
+    subprocess.run(
+        ["git", "apply", "--whitespace=nowarn", "-"], cwd=top, input=shown.stdout, check=True
+    )
     assert all(b"instance_type: 32cpu128g" in path.read_bytes() for path in before)
     assert arc("patch", top, *TYPE, "--threads", "lightgbm", "--check").code == 0
 
@@ -78,10 +86,15 @@ def test_json_names_files_findings_and_what_was_left_out(arc: Arc, tmp_path: Pat
     [file] = data["files"]
     assert (file["status"], file["new_files"]) == ("would change", [])
     assert "+  instance_type: 32cpu128g" in file["diff"]
-    assert {entry["reason"].partition(":")[0] for entry in data["skipped"]} == {"broken YAML", "not AzureML"}
+    assert {entry["reason"].partition(":")[0] for entry in data["skipped"]} == {
+        "broken YAML",
+        "not AzureML",
+    }
     [restep] = [entry for entry in data["findings"] if entry["rule"] == "amlarc-restep"]
     assert (restep["fixable"], restep["fixed"]) == ("safe", False)
-    written = json.loads(arc("patch", tmp_path, *TYPE, "--format", "json", "--write").out)["findings"]
+    written = json.loads(arc("patch", tmp_path, *TYPE, "--format", "json", "--write").out)[
+        "findings"
+    ]
     assert ("amlarc-restep", "safe", True) in {
         (entry["rule"], entry["fixable"], entry["fixed"]) for entry in written
     }
@@ -97,7 +110,9 @@ def test_standard_input(arc: Arc, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_new_files_are_written_and_never_over_others(arc: Arc, tmp_path: Path) -> None:
     pipeline, new = tmp_path / "p.yml", tmp_path / "p.a.yml"
-    pipeline.write_text("type: pipeline\njobs:\n  a:\n    type: command\n    command: x\n    environment: e\n")
+    pipeline.write_text(
+        "type: pipeline\njobs:\n  a:\n    type: command\n    command: x\n    environment: e\n"
+    )
     words = ("patch", pipeline, *TYPE, "--expose-parameters")
     assert "+++ b" in arc(*words).out
     assert not new.exists()
@@ -123,7 +138,10 @@ def test_a_setting_reaches_steps_through_the_folder(arc: Arc, tmp_path: Path) ->
 
 def test_something_that_cannot_be_set_is_exit_2_in_every_run(arc: Arc, tmp_path: Path) -> None:
     path = tmp_path / "pipeline.yml"
-    steps = "".join(f"  {kind}: {{type: {kind}, component: 'azureml:a:1'}}\n" for kind in ("command", "pipeline"))
+    steps = "".join(
+        f"  {kind}: {{type: {kind}, component: 'azureml:a:1'}}\n"
+        for kind in ("command", "pipeline")
+    )
     path.write_text(f"type: pipeline\njobs:\n{steps}")
     for mode in ((), ("--check",), ("--write",), ("--write",), ("--check",)):
         assert arc("patch", path, *TYPE, *mode).code == 2
@@ -133,19 +151,31 @@ def test_something_that_cannot_be_set_is_exit_2_in_every_run(arc: Arc, tmp_path:
 def test_a_named_file_that_is_not_changed_has_a_reason(arc: Arc, tmp_path: Path) -> None:
     path = tmp_path / "job.yml"
     for text, words, reason in (
-        (COMMAND_JOB + "resources:\n  instance_type: 32cpu128g\n", TYPE, "it has all that was asked for"),
+        (
+            COMMAND_JOB + "resources:\n  instance_type: 32cpu128g\n",
+            TYPE,
+            "it has all that was asked for",
+        ),
         (COMPONENT, ("--compute", "aks"), "nothing in it takes what was asked for"),
         (COMMAND_JOB, (*TYPE, "--kind", "sweep"), "nothing in it is selected"),
-        (COMMAND_JOB.replace("lightgbm", "other"), ("--threads", "auto"), "no evidence of LightGBM or FAISS"),
+        (
+            COMMAND_JOB.replace("lightgbm", "other"),
+            ("--threads", "auto"),
+            "no evidence of LightGBM or FAISS",
+        ),
     ):
         path.write_text(text)
         result = arc("patch", path, *words, "--skip", "lightgbm-threads,unused-component")
-        assert (result.out, f"{path} is not changed: {reason}" in result.err) == ("", True), result.err
+        assert (result.out, f"{path} is not changed: {reason}" in result.err) == ("", True), (
+            result.err
+        )
 
 
 def test_the_same_note_for_many_steps_is_one_note(arc: Arc, tmp_path: Path) -> None:
     path = tmp_path / "pipeline.yml"
-    path.write_text("type: pipeline\njobs:\n" + "".join(f"  s{n}: {{type: spark}}\n" for n in range(30)))
+    path.write_text(
+        "type: pipeline\njobs:\n" + "".join(f"  s{n}: {{type: spark}}\n" for n in range(30))
+    )
     result = arc("patch", path, *TYPE)
     assert result.err.count("Spark takes") == 1
     assert "the same at 29 more places" in result.err
@@ -173,14 +203,17 @@ def test_the_printed_diff_applies_and_is_what_write_does(arc: Arc, tmp_path: Pat
         apply(tmp_path / "diff", arc("patch", ".", *words).out)
     arc("patch", tmp_path / "write", *words, "--write")
     contents = [
-        {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("diff", "write")
+        {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()}
+        for name in ("diff", "write")
     ]
     assert contents[0] == contents[1]
     assert b"instance_type" in contents[0]["windows.yml"]
     assert "inline.a.yml" in contents[0]
 
 
-def test_a_file_that_is_nested_too_deeply_is_skipped_and_the_others_are_changed(arc: Arc, tmp_path: Path) -> None:
+def test_a_file_that_is_nested_too_deeply_is_skipped_and_the_others_are_changed(
+    arc: Arc, tmp_path: Path
+) -> None:
     (tmp_path / "job.yml").write_text(COMMAND_JOB)
     for name, value in (
         ("block", "".join("\n" + "  " * depth + "a:" for depth in range(1, 600))),
@@ -221,7 +254,9 @@ def test_notes_alone_do_not_fail(arc: Arc, tmp_path: Path) -> None:
     assert result.code == 0
 
 
-def test_a_component_that_a_pipeline_of_the_run_uses_is_not_unused(arc: Arc, tmp_path: Path) -> None:
+def test_a_component_that_a_pipeline_of_the_run_uses_is_not_unused(
+    arc: Arc, tmp_path: Path
+) -> None:
     (tmp_path / "a_train.yml").write_text(COMPONENT.replace("lightgbm", "x"))
     (tmp_path / "pipeline.yml").write_text(PIPELINE.replace("train.yml", "a_train.yml"))
     assert "[unused-component]" not in arc("check", tmp_path).out
@@ -250,11 +285,15 @@ def test_rules_lists_and_explains(arc: Arc) -> None:
 
 
 def test_a_refused_file_is_named_with_the_reason(arc: Arc, tmp_path: Path) -> None:
-    text = "type: pipeline\njobs:\n  a: &a\n    type: command\n    component: azureml:x:1\n  b: *a\n"
+    text = (
+        "type: pipeline\njobs:\n  a: &a\n    type: command\n    component: azureml:x:1\n  b: *a\n"
+    )
     (tmp_path / "p.yml").write_text(text)
     result = arc("patch", tmp_path / "p.yml", *TYPE, "--step", "a", "--write")
     assert result.code == 2
-    assert "p.yml is not changed: the edit would change something that was not asked for" in result.err
+    assert (
+        "p.yml is not changed: the edit would change something that was not asked for" in result.err
+    )
     assert (tmp_path / "p.yml").read_text() == text
 
 
@@ -289,7 +328,9 @@ def test_a_refused_file_has_no_fix_and_is_not_fixed(arc: Arc, tmp_path: Path) ->
         (("--instance-types", "/nowhere"), "no such file or directory"),
     ],
 )
-def test_options_that_cannot_be_meant(arc: Arc, job: Path, words: tuple[str, ...], sentence: str) -> None:
+def test_options_that_cannot_be_meant(
+    arc: Arc, job: Path, words: tuple[str, ...], sentence: str
+) -> None:
     result = arc("patch", job, *words)
     assert result.code == 2
     assert sentence in result.err
@@ -318,7 +359,9 @@ def test_a_file_that_cannot_be_written_is_reported_and_the_others_are_done(
     locked.write_text(COMMAND_JOB)
     allowed = os.access
     monkeypatch.setattr(
-        os, "access", lambda path, mode, **rest: "locked" not in str(path) and allowed(path, mode, **rest)
+        os,
+        "access",
+        lambda path, mode, **rest: "locked" not in str(path) and allowed(path, mode, **rest),
     )
     result = arc("patch", job.parent, *TYPE, "--write")
     assert result.code == 2
@@ -327,7 +370,9 @@ def test_a_file_that_cannot_be_written_is_reported_and_the_others_are_done(
     assert "32cpu128g" in job.read_text()
 
 
-def test_a_file_that_changes_meanwhile_is_left_alone(arc: Arc, job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_changes_meanwhile_is_left_alone(
+    arc: Arc, job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plain = AzureMLFiles.process
 
     def slow(engine: AzureMLFiles, path: str, data: bytes, **rest: bool) -> FileResult:
@@ -351,7 +396,9 @@ def test_a_file_that_changes_meanwhile_is_left_alone(arc: Arc, job: Path, monkey
          f"*{'a' if n == 0 else f'b{n - 1}'}]\n" for n in range(40)), "its anchors expand"),
     ],
 )  # fmt: skip
-def test_a_named_file_that_is_not_usable_is_an_error(arc: Arc, tmp_path: Path, text: str, reason: str) -> None:
+def test_a_named_file_that_is_not_usable_is_an_error(
+    arc: Arc, tmp_path: Path, text: str, reason: str
+) -> None:
     path = tmp_path / "job.yml"
     path.write_text(text)
     result = arc("check", path)
@@ -395,13 +442,18 @@ def test_findings_name_the_path_that_was_given_also_where_a_pipeline_was_read_fi
     arc: Arc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("a_pipeline.yml").write_text(PIPELINE.replace("train.yml", "z.yml").replace("    type: command\n", ""))
+    Path("a_pipeline.yml").write_text(
+        PIPELINE.replace("train.yml", "z.yml").replace("    type: command\n", "")
+    )
     Path("z.yml").write_text(COMPONENT + "environment_variables:\n  AMLARC_RESTEP: x\n")
     result = arc("check", ".", "--only", "amlarc-restep")
     assert "z.yml:14:3: error" in result.out
     assert "14 |   AMLARC_RESTEP: x" in result.out
     assert str(tmp_path) not in result.out
-    assert "::error file=z.yml,line=14" in arc("check", ".", "--only", "amlarc-restep", "--format", "github").out
+    assert (
+        "::error file=z.yml,line=14"
+        in arc("check", ".", "--only", "amlarc-restep", "--format", "github").out
+    )
 
 
 def stdin(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
@@ -410,7 +462,11 @@ def stdin(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
 
 @pytest.mark.parametrize(
     ("data", "code", "why"),
-    [(b"a: 1\n", 0, "not AzureML"), (b"command: [\n", 2, "broken YAML"), (b"import os\n", 0, "no AzureML code")],
+    [
+        (b"a: 1\n", 0, "not AzureML"),
+        (b"command: [\n", 2, "broken YAML"),
+        (b"import os\n", 0, "no AzureML code"),
+    ],
 )
 def test_standard_input_with_write_comes_back_whatever_it_is(
     arc: Arc, monkeypatch: pytest.MonkeyPatch, data: bytes, code: int, why: str
@@ -445,7 +501,10 @@ def test_what_was_asked_and_could_not_be_placed_is_reported(arc: Arc, tmp_path: 
     assert named.err.count("not set on command spec [instance-type]") == 2
     folder = arc("patch", tmp_path, *TYPE)
     assert folder.err.count("[instance-type]") == 0
-    assert folder.err.count("instance-type is not set everywhere in 2 files: a v1.5 spec has no place") == 1
+    assert (
+        folder.err.count("instance-type is not set everywhere in 2 files: a v1.5 spec has no place")
+        == 1
+    )
 
 
 def test_a_step_or_kind_that_matches_nothing_is_an_error_with_the_names_there_are(
@@ -470,11 +529,16 @@ def test_only_and_skip_of_the_same_rule_is_an_error(arc: Arc, job: Path) -> None
     ("words", "why"),
     [
         (("--threads", "auto", "--export", "PATH"), "--export PATH would put"),
-        (("--threads", "auto", "--export", "LD_LIBRARY_PATH"), "--export LD_LIBRARY_PATH would put"),
+        (
+            ("--threads", "auto", "--export", "LD_LIBRARY_PATH"),
+            "--export LD_LIBRARY_PATH would put",
+        ),
         (("--instance-type", "a" * 254), "it has 254 characters, and 253 are allowed"),
     ],
 )
-def test_names_that_would_break_the_job_are_errors(arc: Arc, job: Path, words: tuple[str, ...], why: str) -> None:
+def test_names_that_would_break_the_job_are_errors(
+    arc: Arc, job: Path, words: tuple[str, ...], why: str
+) -> None:
     result = arc("patch", job, *words)
     assert result.code == 2
     assert why in result.err

@@ -18,12 +18,17 @@ from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.threads import LIGHTGBM_NAMES, prestep
 from arc_toolkit.batch import run, write
-from arc_toolkit.edit.edits import SkipCause, Unreadable
-from arc_toolkit.files import read_raw
+from arc_toolkit.edit.files.edits import SkipCause, Unreadable
+from arc_toolkit.file_io import read_raw
 from arc_toolkit.findings import FileResult
 from tests.support import CORPUS, needs_corpus, unavailable
 
-pytestmark = [pytest.mark.real, pytest.mark.slow, needs_corpus, pytest.mark.filterwarnings("ignore")]
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.slow,
+    needs_corpus,
+    pytest.mark.filterwarnings("ignore"),
+]
 
 TYPE, COUNT, PRESTEP = "32cpu128g", 2, prestep(LIGHTGBM_NAMES)
 SETTINGS = Settings(instance_type=TYPE, instance_count=COUNT, threads="lightgbm")
@@ -116,7 +121,9 @@ def _opened(value: Any) -> Any:
     return value
 
 
-def _differences(old: Any, new: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any, Any]]:
+def _differences(
+    old: Any, new: Any, path: tuple[Any, ...] = ()
+) -> Iterator[tuple[tuple[Any, ...], Any, Any]]:
     if isinstance(new, dict) and (old is None or isinstance(old, dict)):
         for key in dict.fromkeys([*(old or {}), *new]):
             yield from _differences((old or {}).get(key), new.get(key), (*path, key))
@@ -141,27 +148,38 @@ def _asked(path: tuple[Any, ...], old: Any, new: Any) -> bool:
     return name in ("AMLARC_PRESTEP", *LIGHTGBM_NAMES) and new in THREADS
 
 
-def test_every_file_is_changed_or_has_a_reason(patched: tuple[Path, Path, list[FileResult]]) -> None:
+def test_every_file_is_changed_or_has_a_reason(
+    patched: tuple[Path, Path, list[FileResult]],
+) -> None:
     _, _, results = patched
     for result in results:
         assert result.refused is None, (result.path, result.refused)
         if not result.changed:
             text = result.before.decode()
             only_others = (
-                "spark" in text or "finetuning" in text or "default_compute" in text or "pipeline" in text
+                "spark" in text
+                or "finetuning" in text
+                or "default_compute" in text
+                or "pipeline" in text
             )
             assert result.findings or only_others, result.path
 
 
-def test_a_second_run_over_the_written_files_changes_nothing(patched: tuple[Path, Path, list[FileResult]]) -> None:
+def test_a_second_run_over_the_written_files_changes_nothing(
+    patched: tuple[Path, Path, list[FileResult]],
+) -> None:
     _, after, _ = patched
     again = [
-        outcome.result for outcome in run([str(after)], AzureMLFiles(SETTINGS), lambda _: None) if outcome.result
+        outcome.result
+        for outcome in run([str(after)], AzureMLFiles(SETTINGS), lambda _: None)
+        if outcome.result
     ]
     assert [result.path for result in again if result.changed] == []
 
 
-def test_only_intended_lines_are_added_or_replaced(patched: tuple[Path, Path, list[FileResult]]) -> None:
+def test_only_intended_lines_are_added_or_replaced(
+    patched: tuple[Path, Path, list[FileResult]],
+) -> None:
     import difflib
 
     _, _, results = patched

@@ -65,7 +65,9 @@ def test_only_what_was_asked_for_may_differ(tmp_path: Path, after: str, faults: 
     assert corpora.changes_of("settings", old, new) == faults
 
 
-def test_a_diff_that_does_not_apply_or_differs_from_what_is_written_is_a_fault(tmp_path: Path) -> None:
+def test_a_diff_that_does_not_apply_or_differs_from_what_is_written_is_a_fault(
+    tmp_path: Path,
+) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     for folder, text in ((first, "a: 1\n"), (second, "a: 2\n")):
         folder.mkdir()
@@ -86,6 +88,8 @@ def test_lists_of_different_length_differ() -> None:
 
 def test_a_repository_at_another_commit_is_not_used(tmp_path: Path) -> None:
     repository = corpora.REPOSITORIES[0]
-    assert "check out Azure/azureml-examples at 085cd6e" in str(corpora.checked_out(tmp_path, repository))
+    assert "check out Azure/azureml-examples at 085cd6e" in str(
+        corpora.checked_out(tmp_path, repository)
+    )
     (tmp_path / repository.name).mkdir()
     assert "not 085cd6ea" in str(corpora.checked_out(tmp_path, repository))

@@ -20,8 +20,12 @@ from tests.support import ROOT
 @pytest.mark.parametrize("command", ["patch", "check", "rules"])
 def test_every_option_is_on_the_page(command: str) -> None:
     text = (ROOT / "docs" / f"{command}.md").read_text()
-    options = [word for action in command_parser(command)._actions for word in action.option_strings]
-    assert [word for word in options if word.startswith("--") and word != "--help" and word not in text] == []
+    options = [
+        word for action in command_parser(command)._actions for word in action.option_strings
+    ]
+    assert [
+        word for word in options if word.startswith("--") and word != "--help" and word not in text
+    ] == []
 
 
 def test_the_list_of_rules_is_complete() -> None:
@@ -45,7 +49,9 @@ def repository(tmp_path: Path) -> Path:
 
 def shell(line: str, top: Path) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PATH": f"{top}:{os.environ['PATH']}"}
-    return subprocess.run(["bash", "-c", line], cwd=top / "tree", env=environment, capture_output=True, text=True)
+    return subprocess.run(
+        ["bash", "-c", line], cwd=top / "tree", env=environment, capture_output=True, text=True
+    )
 
 
 def test_the_workflows_do_what_they_say(repository: Path) -> None:
@@ -61,7 +67,9 @@ def test_the_workflows_do_what_they_say(repository: Path) -> None:
     assert len(lines) == 3
     for line in lines:
         assert shell(line, repository).returncode == 0
-    (repository / "tree" / "job.yml").write_text(COMMAND_JOB + "environment_variables: {AMLARC_RESTEP: x}\n")
+    (repository / "tree" / "job.yml").write_text(
+        COMMAND_JOB + "environment_variables: {AMLARC_RESTEP: x}\n"
+    )
     done = [shell(line, repository) for line in lines]
     assert [entry.returncode for entry in done] == [1, 1, 0]
     assert "::error file=job.yml,line=5" in done[0].stdout
@@ -73,7 +81,9 @@ def test_the_hooks_run(repository: Path) -> None:
     assert [hook["id"] for hook in hooks] == ["arc-toolkit-check", "arc-toolkit-patch"]
     text = (ROOT / "docs" / "github-action.md").read_text()
     assert all(f"- id: {hook['id']}" in text for hook in hooks)
-    (repository / "tree" / "job.yml").write_text(COMMAND_JOB + "environment_variables: {AMLARC_RESTEP: x}\n")
+    (repository / "tree" / "job.yml").write_text(
+        COMMAND_JOB + "environment_variables: {AMLARC_RESTEP: x}\n"
+    )
     for hook, code in zip(hooks, (1, 0), strict=True):
         line = " ".join([hook["entry"], *hook["args"]])
         assert shell(line, repository).returncode == code

@@ -48,7 +48,9 @@ def test_a_step_keeps_what_its_component_says(sent: Callable[..., dict[str, Any]
     assert sent("", *ASKED) == {"instance_type": "32cpu128g", "instance_count": 5, "shm_size": "8g"}
 
 
-@pytest.mark.parametrize("resources", ["", "    resources: {instance_type: b, instance_count: 3}\n"])
+@pytest.mark.parametrize(
+    "resources", ["", "    resources: {instance_type: b, instance_count: 3}\n"]
+)
 def test_keys_of_the_step_itself_win(sent: Callable[..., dict[str, Any]], resources: str) -> None:
     step = f"    instance_type: a\n    instance_count: 7\n{resources}"
     body = sent(step, *ASKED, "--instance-count", "2")

@@ -12,7 +12,13 @@ from tests.azureml.support import COMMAND_JOB, COMPONENT, PIPELINE, patch
 from tests.support import CORPUS
 
 ASKED: list[dict[str, Any]] = [
-    {"instance_type": "32cpu128g", "instance_count": 2, "threads": "auto", "compute": "b", "unsafe_fixes": True},
+    {
+        "instance_type": "32cpu128g",
+        "instance_count": 2,
+        "threads": "auto",
+        "compute": "b",
+        "unsafe_fixes": True,
+    },
     {"instance_type": "x", "threads": "faiss", "cores": 8, "expose_parameters": True},
     {"instance_count": 3, "threads": "lightgbm", "manual": True, "cores": 8},
 ]
@@ -20,7 +26,12 @@ PIECES = [
     "&a ", "*a", "<<: *a\n", "- ", ": ", "#", '"', "'", "{", "}", "[", "\t", "\r", "|", ">", "  ", "\n", "?", "!!x ",
     "---\n", "null", "resources:", "environment_variables:\n", "AMLARC_RESTEP: x\n", "é", "\ufeff", "${{a}}",
 ]  # fmt: skip
-SEEDS = [COMMAND_JOB, COMPONENT, PIPELINE, "type: sweep\ntrial:\n  command: lightgbm\n  environment: e\n"]
+SEEDS = [
+    COMMAND_JOB,
+    COMPONENT,
+    PIPELINE,
+    "type: sweep\ntrial:\n  command: lightgbm\n  environment: e\n",
+]
 if CORPUS.is_dir():
     SEEDS += [path.read_text() for path in sorted(CORPUS.rglob("*.y*ml"))[::9]]
 
@@ -55,7 +66,9 @@ def test_a_renamed_key_that_brings_evidence_of_a_framework_is_refused() -> None:
     result = patch(text, threads="auto", unsafe_fixes=True)
     assert result.refused == "a second run would change it again"
     assert not any(finding.applied for finding in result.findings)
-    assert patch(text, unsafe_fixes=True).after == text.replace("nvironment", "environment").encode()
+    assert (
+        patch(text, unsafe_fixes=True).after == text.replace("nvironment", "environment").encode()
+    )
 
 
 @pytest.mark.parametrize("data", [b"", b"\xef\xbb\xbf", b"---\n", b"- a\n", b"x", b"{}", b"\x00"])

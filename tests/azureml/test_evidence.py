@@ -24,7 +24,11 @@ PLAIN = "dependencies:\n- python=3.11\n"
 def threads(text: str, conda: str, script: str | None = None) -> list[str]:
     """The severities of the findings about threads."""
     files = {"conda.yml": conda} | ({} if script is None else {"src/train.py": script})
-    return [item.severity for item in patch(text, files=files).findings if item.rule.endswith("-threads")]
+    return [
+        item.severity
+        for item in patch(text, files=files).findings
+        if item.rule.endswith("-threads")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -32,7 +36,13 @@ def threads(text: str, conda: str, script: str | None = None) -> list[str]:
     [
         ({"src/train.py": "import lightgbm as lgb\n"}, True),
         ({"src/train.py": "from mlflow import lightgbm\n"}, True),
-        ({"src/train.py": "import models\n", "src/models.py": "from lightgbm import LGBMClassifier\n"}, True),
+        (
+            {
+                "src/train.py": "import models\n",
+                "src/models.py": "from lightgbm import LGBMClassifier\n",
+            },
+            True,
+        ),
         ({"src/train.py": "from lib import fit\n", "src/lib/fit.py": "from . import gbm\n"}, False),
         (
             {
@@ -58,10 +68,14 @@ def test_a_module_and_a_shell_script_are_followed() -> None:
     files = {"conda.yml": PLAIN, "src/run.sh": "python package/main.py $@\n"}
     files["src/package/main.py"] = "import lightgbm\n"
     for text in (module, shell):
-        assert [finding.rule for finding in patch(text, files=files).findings] == ["lightgbm-threads"]
+        assert [finding.rule for finding in patch(text, files=files).findings] == [
+            "lightgbm-threads"
+        ]
 
 
-def test_the_packages_of_a_shared_environment_count_unless_the_code_shows_that_it_uses_none() -> None:
+def test_the_packages_of_a_shared_environment_count_unless_the_code_shows_that_it_uses_none() -> (
+    None
+):
     assert threads(JOB, CONDA) == ["warning"], "the code is not here"
     assert threads(JOB, CONDA, "import joblib\nmodel = joblib.load('m')\n") == ["warning"]
     assert threads(JOB, CONDA, "import pandas\n") == []
@@ -101,7 +115,11 @@ environment:
     build:
       dockerfile: file:envs/Dockerfile
 """
-    files = {"envs/conda.yml": CONDA, "envs/Dockerfile": "FROM ubuntu:18.04\n", "a/b/spec.yaml": spec}
+    files = {
+        "envs/conda.yml": CONDA,
+        "envs/Dockerfile": "FROM ubuntu:18.04\n",
+        "a/b/spec.yaml": spec,
+    }
     rules = {finding.rule for finding in patch(spec, path="a/b/spec.yaml", files=files).findings}
     assert rules == {"lightgbm-threads", "old-base-image"}
     lost = patch(spec.replace("code: ../..\n", ""), path="a/b/spec.yaml", files=files).findings
@@ -141,14 +159,19 @@ def test_a_registered_component_and_the_given_file_of_its_name_belong_together(
 ) -> None:
     pipeline = PIPELINE.replace("./train.yml", written) + "    compute: azureml:aks\n"
     files = {"p.yml": pipeline, "train.yml": COMPONENT}
-    rules = {item.rule for item in patch(COMPONENT, path="train.yml", files=files, in_folder=True).findings}
+    rules = {
+        item.rule
+        for item in patch(COMPONENT, path="train.yml", files=files, in_folder=True).findings
+    }
     assert ("unused-component" in rules) != is_used
     step = patch(pipeline, path="p.yml", files=files).findings
     assert ("lightgbm-threads" in {finding.rule for finding in step}) == is_the_same
 
 
 def test_two_files_of_one_name_are_not_chosen_from() -> None:
-    pipeline = PIPELINE.replace("./train.yml", "azureml:train@latest") + "    compute: azureml:aks\n"
+    pipeline = (
+        PIPELINE.replace("./train.yml", "azureml:train@latest") + "    compute: azureml:aks\n"
+    )
     files = {"p.yml": pipeline, "a/train.yml": COMPONENT, "b/train.yml": COMPONENT}
     assert "lightgbm-threads" not in {
         finding.rule for finding in patch(pipeline, path="p.yml", files=files).findings
@@ -174,7 +197,10 @@ def test_code_uses_a_component_by_its_file_or_its_name(code: str) -> None:
     result = patch(COMPONENT, path="components/train.yml", files=files, in_folder=True)
     assert result.findings == ()
     other = patch(
-        COMPONENT, path="components/train.yml", files={"components/train.yml": COMPONENT}, in_folder=True
+        COMPONENT,
+        path="components/train.yml",
+        files={"components/train.yml": COMPONENT},
+        in_folder=True,
     )
     assert [finding.rule for finding in other.findings] == ["unused-component"]
 
@@ -190,7 +216,11 @@ def test_code_uses_a_component_by_its_file_or_its_name(code: str) -> None:
     ],
 )
 def test_code_that_loads_components_of_unknown_names_may_use_any_around_it(code: str) -> None:
-    files = {"a/src/pipeline.py": code, "a/components/train.yml": COMPONENT, "b/train.yml": COMPONENT}
+    files = {
+        "a/src/pipeline.py": code,
+        "a/components/train.yml": COMPONENT,
+        "b/train.yml": COMPONENT,
+    }
     near, far = (
         patch(COMPONENT, path=path, files=files, in_folder=True).findings
         for path in ("a/components/train.yml", "b/train.yml")
@@ -206,7 +236,11 @@ def test_a_file_that_a_step_names_is_a_component(key: str) -> None:
     assert patch(text, path="train.yml", compute="aks").after is not None, "by itself it is a job"
     used = patch(text, path="train.yml", files={"p.yml": pipeline}, compute="aks")
     assert used.after is None
-    typed = patch("type: command\n" + text, path="train.yml", files={"p.yml": pipeline}, compute="aks")
+    typed = patch(
+        "type: command\n" + text, path="train.yml", files={"p.yml": pipeline}, compute="aks"
+    )
     assert typed.after is None
-    misplaced = patch("type: command\ncompute: azureml:c\n" + text, path="train.yml", files={"p.yml": pipeline})
+    misplaced = patch(
+        "type: command\ncompute: azureml:c\n" + text, path="train.yml", files={"p.yml": pipeline}
+    )
     assert [finding.rule for finding in misplaced.findings] == ["misplaced-key"]

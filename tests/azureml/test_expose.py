@@ -15,11 +15,22 @@ import yaml
 from arc_toolkit.azureml.azureml_files import AzureMLFiles
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.batch import run
-from tests.azureml.support import COMPONENT, PIPELINE, check_noop, check_transformed, patch, rules_of
+from tests.azureml.support import (
+    COMPONENT,
+    PIPELINE,
+    check_noop,
+    check_transformed,
+    patch,
+    rules_of,
+)
 from tests.support import Result, unavailable
 
 TYPE, COUNT = "${{parent.inputs.instance_type}}", "${{parent.inputs.instance_count}}"
-ASKED: dict[str, Any] = {"expose_parameters": True, "instance_type": "32cpu128g", "instance_count": 2}
+ASKED: dict[str, Any] = {
+    "expose_parameters": True,
+    "instance_type": "32cpu128g",
+    "instance_count": 2,
+}
 FILES = {"train.yml": COMPONENT, "pipeline.yml": PIPELINE}
 INLINE = """\
 $schema: https://azuremlschemas.azureedge.net/latest/pipelineJob.schema.json
@@ -83,13 +94,21 @@ NESTED = {"train.yml": COMPONENT, "inner.yml": INNER, "outer.yml": OUTER}
 def test_a_pipeline_passes_the_parameters_of_its_pipelines_on() -> None:
     passed = f"    inputs:\n      instance_type: {TYPE}\n      instance_count: {COUNT}\n"
     after = (
-        OUTER.replace("jobs:\n", "inputs:\n  instance_type: 32cpu128g\n  instance_count: 2\njobs:\n")
-        .replace("  first:\n    component: ./inner.yml\n", f"  first:\n    component: ./inner.yml\n{passed}")
+        OUTER.replace(
+            "jobs:\n", "inputs:\n  instance_type: 32cpu128g\n  instance_count: 2\njobs:\n"
+        )
+        .replace(
+            "  first:\n    component: ./inner.yml\n",
+            f"  first:\n    component: ./inner.yml\n{passed}",
+        )
         .replace("    inputs:\n      instance_type: 8cpu32g\n", passed)
     )
     check_transformed(OUTER, after, path="outer.yml", files=NESTED, **ASKED)
     # Another value later on reaches the inner pipeline too.
-    later = patch(after, path="outer.yml", files=NESTED, **{**ASKED, "instance_type": "4cpu16g"}).after or b""
+    later = (
+        patch(after, path="outer.yml", files=NESTED, **{**ASKED, "instance_type": "4cpu16g"}).after
+        or b""
+    )
     assert later.decode() == after.replace("instance_type: 32cpu128g", "instance_type: 4cpu16g")
 
 
@@ -99,7 +118,9 @@ def test_a_pipeline_in_a_pipeline_in_a_pipeline() -> None:
     )
     files = {"train.yml": COMPONENT, "inner.yml": INNER, "middle.yml": outer, "outer.yml": OUTER}
     text = OUTER.replace("./inner.yml", "./middle.yml")
-    data = yaml.safe_load(patch(text, path="outer.yml", files={**files, "outer.yml": text}, **ASKED).after or b"")
+    data = yaml.safe_load(
+        patch(text, path="outer.yml", files={**files, "outer.yml": text}, **ASKED).after or b""
+    )
     assert data["jobs"]["first"]["inputs"] == {"instance_type": TYPE, "instance_count": COUNT}
 
 
@@ -108,19 +129,28 @@ def test_a_pipeline_in_a_pipeline_in_a_pipeline() -> None:
     [
         {"train.yml": COMPONENT, "outer.yml": OUTER},
         # Its steps are bound to something else, or it cannot be read.
-        {**NESTED, "inner.yml": INNER + "    resources: {instance_type: '${{parent.inputs.kind}}'}\n"},
+        {
+            **NESTED,
+            "inner.yml": INNER + "    resources: {instance_type: '${{parent.inputs.kind}}'}\n",
+        },
         {**NESTED, "inner.yml": "type: pipeline\njobs: [\n"},
         # Each names the other.
         {
             **NESTED,
-            "inner.yml": INNER.replace("type: command\n    component: ./train.yml", "component: ./outer.yml"),
+            "inner.yml": INNER.replace(
+                "type: command\n    component: ./train.yml", "component: ./outer.yml"
+            ),
         },
     ],
 )
 def test_only_a_pipeline_that_has_parameters_after_the_run_gets_them(files: dict[str, str]) -> None:
     text = OUTER.replace("  first:\n", "  first:\n    type: pipeline\n")
     after = patch(
-        text, path="outer.yml", files=files, expose_parameters=True, skip=frozenset({"instance-count"})
+        text,
+        path="outer.yml",
+        files=files,
+        expose_parameters=True,
+        skip=frozenset({"instance-count"}),
     ).after
     assert after is None or b"instance_type: ${{" not in after
 
@@ -149,20 +179,31 @@ def test_the_order_of_the_files_does_not_matter(
     assert list(forth) == names
     assert forth == back
     assert (own or "32cpu128g").encode() in (forth["in/inner.yml"].after or b"")
-    assert all(finding.path == name for name, result in forth.items() for finding in result.findings)
+    assert all(
+        finding.path == name for name, result in forth.items() for finding in result.findings
+    )
 
 
 def test_inner_defaults_that_differ_need_a_value() -> None:
     other = INNER + "    resources:\n      instance_type: 16cpu64g\n"
-    result = patch(OUTER, path="outer.yml", files={**NESTED, "inner.yml": other}, expose_parameters=True)
+    result = patch(
+        OUTER, path="outer.yml", files={**NESTED, "inner.yml": other}, expose_parameters=True
+    )
     message = "instance_type is not passed on to step `second`"
     reasons = [finding.reason for finding in result.findings if finding.message == message]
-    assert reasons == ["the defaults differ (8cpu32g, and 16cpu64g of the parameter): use --instance-type"]
-    assert yaml.safe_load(result.after or b"")["jobs"]["second"]["inputs"]["instance_type"] == "8cpu32g"
+    assert reasons == [
+        "the defaults differ (8cpu32g, and 16cpu64g of the parameter): use --instance-type"
+    ]
+    assert (
+        yaml.safe_load(result.after or b"")["jobs"]["second"]["inputs"]["instance_type"]
+        == "8cpu32g"
+    )
 
 
 def test_a_pipeline_component_gets_typed_inputs_with_defaults() -> None:
-    text = PIPELINE.replace("pipelineJob", "pipelineComponent").replace("    path: https://example.org/data\n", "")
+    text = PIPELINE.replace("pipelineJob", "pipelineComponent").replace(
+        "    path: https://example.org/data\n", ""
+    )
     data = yaml.safe_load(patch(text, path="pipeline.yml", files=FILES, **ASKED).after or b"")
     assert data["inputs"]["instance_type"] == {"type": "string", "default": "32cpu128g"}
     assert data["inputs"]["instance_count"] == {"type": "integer", "default": 2}
@@ -171,7 +212,9 @@ def test_a_pipeline_component_gets_typed_inputs_with_defaults() -> None:
 
 def test_the_default_is_what_all_steps_have() -> None:
     text = PIPELINE + "    resources:\n      instance_type: 8cpu32g\n      instance_count: 4\n"
-    data = yaml.safe_load(patch(text, path="pipeline.yml", files=FILES, expose_parameters=True).after or b"")
+    data = yaml.safe_load(
+        patch(text, path="pipeline.yml", files=FILES, expose_parameters=True).after or b""
+    )
     assert (data["inputs"]["instance_type"], data["inputs"]["instance_count"]) == ("8cpu32g", 4)
 
 
@@ -180,7 +223,10 @@ def test_steps_that_differ_are_reported_and_not_made_equal() -> None:
     text = "type: pipeline\njobs:\n" + step.format("small") + step.format("large")
     result = patch(text, expose_parameters=True)
     data = yaml.safe_load(result.after or b"")
-    assert [data["jobs"][name]["resources"]["instance_type"] for name in ("small", "large")] == ["small", "large"]
+    assert [data["jobs"][name]["resources"]["instance_type"] for name in ("small", "large")] == [
+        "small",
+        "large",
+    ]
     assert any("its steps differ (large, small)" in finding.reason for finding in result.findings)
 
 
@@ -202,14 +248,17 @@ def test_an_inline_step_whose_input_types_are_unknown_is_reported() -> None:
     result = patch(text, path="pipeline.yml", **ASKED)
     assert result.new_files == ()
     assert any("types of its inputs" in finding.reason for finding in result.findings)
-    assert yaml.safe_load(result.after or b"")["jobs"]["prepare"]["resources"] == {"instance_type": TYPE}
+    assert yaml.safe_load(result.after or b"")["jobs"]["prepare"]["resources"] == {
+        "instance_type": TYPE
+    }
 
 
 def test_a_component_that_no_pipeline_uses_gets_no_file_and_a_reason() -> None:
     result = patch(COMPONENT, path="train.yml", files={"train.yml": COMPONENT}, **ASKED)
     assert result.new_files == ()
     assert any(
-        finding.rule == "expose-parameters" and "only a pipeline" in finding.reason for finding in result.findings
+        finding.rule == "expose-parameters" and "only a pipeline" in finding.reason
+        for finding in result.findings
     )
 
 
@@ -238,7 +287,14 @@ def test_both_forms_load_with_azure_ai_ml(arc: Callable[..., Result], tmp_path: 
     (tmp_path / "used" / "train.yml").write_text(COMPONENT)
     (tmp_path / "used" / "pipeline.yml").write_text(PIPELINE)
     (tmp_path / "inline.yml").write_text(INLINE)
-    words = ["--expose-parameters", "--instance-type", "32cpu128g", "--instance-count", 2, "--write"]
+    words = [
+        "--expose-parameters",
+        "--instance-type",
+        "32cpu128g",
+        "--instance-count",
+        2,
+        "--write",
+    ]
     assert arc("patch", tmp_path, *words).code == 0
     for name, step in (("used/pipeline.yml", "train"), ("inline.yml", "prepare")):
         job = load_job(str(tmp_path / name))
@@ -303,7 +359,10 @@ def test_an_input_of_that_name_for_something_else_is_not_taken_over() -> None:
         "job_instance_type": "32cpu128g",
         "instance_count": 2,
     }
-    assert data["jobs"]["deploy"]["resources"]["instance_type"] == "${{parent.inputs.job_instance_type}}"
+    assert (
+        data["jobs"]["deploy"]["resources"]["instance_type"]
+        == "${{parent.inputs.job_instance_type}}"
+    )
     check_noop((result.after or b"").decode(), **ASKED)
 
 
@@ -312,8 +371,14 @@ def test_an_input_of_that_name_for_something_else_is_not_taken_over() -> None:
     [
         # It is for the resources of steps, or of the steps of an inner pipeline: the same input.
         ("    resources: {instance_type: '${{parent.inputs.instance_type}}'}\n", "instance_type"),
-        ("    type: pipeline\n    inputs: {instance_type: '${{parent.inputs.instance_type}}'}\n", "instance_type"),
-        ("    type: command\n    inputs: {x: 'a ${{parent.inputs.instance_type}}'}\n", "job_instance_type"),
+        (
+            "    type: pipeline\n    inputs: {instance_type: '${{parent.inputs.instance_type}}'}\n",
+            "instance_type",
+        ),
+        (
+            "    type: command\n    inputs: {x: 'a ${{parent.inputs.instance_type}}'}\n",
+            "job_instance_type",
+        ),
         ("    type: command\n    compute: ${{parent.inputs.instance_type}}\n", "job_instance_type"),
     ],
 )
@@ -391,7 +456,11 @@ def test_types_of_inputs_and_outputs_are_those_that_azure_ai_ml_finds() -> None:
         "report": "uri_file",
         "model": "mlflow_model",
     }
-    assert [port["type"] for port in second["inputs"].values()] == ["uri_file", "mlflow_model", "mltable"]
+    assert [port["type"] for port in second["inputs"].values()] == [
+        "uri_file",
+        "mlflow_model",
+        "mltable",
+    ]
 
 
 VALUES = {
@@ -450,7 +519,9 @@ def test_comments_and_block_scalars_move_along() -> None:
     [("|+\n      run\n\n", "x"), ("run", "*e")],
     ids=["blank lines that are kept", "an anchor that stays"],
 )
-def test_lines_that_would_mean_something_else_alone_are_written_anew(command: str, environment: str) -> None:
+def test_lines_that_would_mean_something_else_alone_are_written_anew(
+    command: str, environment: str
+) -> None:
     text = (
         f"{INLINE.partition('    # what')[0]}    inputs: {{n: &e x}}\n    command: {command}\n"
         f"    environment: {environment}\n"

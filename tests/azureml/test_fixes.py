@@ -8,7 +8,7 @@ import pytest
 
 from arc_toolkit.azureml.python.python_engine import patch_notebook, patch_source
 from arc_toolkit.azureml.settings import Settings
-from arc_toolkit.edit.edits import apply_edits
+from arc_toolkit.edit.files.edits import apply_edits
 from arc_toolkit.findings import FileResult, Finding
 from tests.azureml.support import COMMAND_JOB, COMPONENT, patch
 
@@ -43,7 +43,10 @@ def applied(result: FileResult, finding: Finding) -> str:
             JOB + "environment_variables: {AMLARC_RESTEP: x}\n",
             JOB + "environment_variables: {AMLARC_PRESTEP: x}\n",
         ),
-        (COMPONENT + "resorces: {instance_type: x}\n", COMPONENT + "resources: {instance_type: x}\n"),
+        (
+            COMPONENT + "resorces: {instance_type: x}\n",
+            COMPONENT + "resources: {instance_type: x}\n",
+        ),
         (JOB + "instance_type: x\n", JOB + "resources:\n  instance_type: x\n"),
         (JOB + "instance_type: x", JOB + "resources:\n  instance_type: x"),
         ("# é\n" + JOB + "instance_type: x", "# é\n" + JOB + "resources:\n  instance_type: x"),
@@ -51,7 +54,10 @@ def applied(result: FileResult, finding: Finding) -> str:
 )
 @pytest.mark.parametrize("unsafe", [False, True])
 def test_the_edits_of_a_yaml_fix_are_the_fix(before: str, after: str, unsafe: bool) -> None:
-    for text, fixed in ((before, after), (before.replace("\n", "\r\n"), after.replace("\n", "\r\n"))):
+    for text, fixed in (
+        (before, after),
+        (before.replace("\n", "\r\n"), after.replace("\n", "\r\n")),
+    ):
         for mark in ("", "\ufeff"):
             result = patch(mark + text, unsafe_fixes=unsafe)
             [finding] = [finding for finding in result.findings if finding.fix is not None]
@@ -132,5 +138,9 @@ def test_a_setting_may_fix_a_finding_too() -> None:
 
 
 def test_a_note_about_a_setting_is_not_a_fix() -> None:
-    [note] = [finding for finding in patch(COMMAND_JOB, threads="auto").findings if finding.rule == "threads"]
+    [note] = [
+        finding
+        for finding in patch(COMMAND_JOB, threads="auto").findings
+        if finding.rule == "threads"
+    ]
     assert (note.applied, note.fixable) == (True, False)

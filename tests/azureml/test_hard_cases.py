@@ -9,10 +9,19 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.azureml.support import COMMAND_JOB, COMPONENT, check_noop, check_transformed, patch, rules_of
+from tests.azureml.support import (
+    COMMAND_JOB,
+    COMPONENT,
+    check_noop,
+    check_transformed,
+    patch,
+    rules_of,
+)
 from tests.support import Result
 
-TRAIN = "type: command\nname: train\nversion: 1\ncommand: python train.py\nenvironment: azureml:e:1\n"
+TRAIN = (
+    "type: command\nname: train\nversion: 1\ncommand: python train.py\nenvironment: azureml:e:1\n"
+)
 STEP = "type: pipeline\njobs:\n  a:\n    component: ./train.yml\n"
 MANUAL: dict[str, Any] = {"threads": "lightgbm", "manual": True}
 
@@ -40,14 +49,18 @@ def threads_of(text: str, name: str = "OMP_NUM_THREADS", **arguments: Any) -> st
         ("python mpirunner.py -n 4", "32"),
     ],
 )
-def test_processes_that_a_launcher_in_the_command_starts_share_the_cores(command: str, number: str) -> None:
+def test_processes_that_a_launcher_in_the_command_starts_share_the_cores(
+    command: str, number: str
+) -> None:
     text = COMMAND_JOB.replace("python train.py", f'"{command}"')
     assert threads_of(text, instance_type="32cpu128g", **MANUAL) == number
 
 
 def test_a_launcher_takes_its_number_from_an_input() -> None:
     text = COMMAND_JOB.replace("python train.py", '"torchrun --nproc_per_node ${{inputs.n}} x.py"')
-    assert threads_of(text + "inputs: {n: 4}\n", instance_type="32cpu128g", threads="lightgbm") == "8"
+    assert (
+        threads_of(text + "inputs: {n: 4}\n", instance_type="32cpu128g", threads="lightgbm") == "8"
+    )
 
 
 def test_a_number_of_processes_that_is_known_at_run_time_only_is_reported() -> None:
@@ -62,8 +75,12 @@ def test_torchrun_sets_one_thread_where_nothing_is_set() -> None:
     """torch/distributed/run.py: OMP_NUM_THREADS is 1 for several processes, unless it is set."""
     text = COMMAND_JOB + "resources: {instance_type: 8cpu32g}\n"
     assert rules_of(patch(text)) == ["lightgbm-threads"]
-    assert not rules_of(patch(text.replace("python train.py", "torchrun --nproc_per_node 4 train.py")))
-    assert rules_of(patch(text.replace("python train.py", "mpirun -np 4 python train.py"))) == ["lightgbm-threads"]
+    assert not rules_of(
+        patch(text.replace("python train.py", "torchrun --nproc_per_node 4 train.py"))
+    )
+    assert rules_of(patch(text.replace("python train.py", "mpirun -np 4 python train.py"))) == [
+        "lightgbm-threads"
+    ]
 
 
 def test_faiss_shares_the_cores_among_processes_and_their_workers() -> None:
@@ -92,7 +109,9 @@ jobs:
 
 
 def outer(*passed: str) -> str:
-    steps = "".join(f"  s{number}: {{component: ./inner.yml{text}}}\n" for number, text in enumerate(passed))
+    steps = "".join(
+        f"  s{number}: {{component: ./inner.yml{text}}}\n" for number, text in enumerate(passed)
+    )
     return f"type: pipeline\ninputs: {{big: 16cpu64g}}\njobs:\n{steps}"
 
 
@@ -111,11 +130,16 @@ def test_the_type_that_an_outer_pipeline_passes_counts(passed: list[str], number
 
 
 def test_different_types_that_outer_pipelines_pass_are_reported() -> None:
-    files = {"train.yml": TRAIN, "outer.yml": outer("", ", inputs: {it: 4cpu16g}"), "inner.yml": INNER}
+    files = {
+        "train.yml": TRAIN,
+        "outer.yml": outer("", ", inputs: {it: 4cpu16g}"),
+        "inner.yml": INNER,
+    }
     result = check_noop(INNER, path="inner.yml", files=files, **MANUAL)
-    assert ["different instance types (4cpu16g, 8cpu32g)" in finding.reason for finding in result.findings] == [
-        True
-    ]
+    assert [
+        "different instance types (4cpu16g, 8cpu32g)" in finding.reason
+        for finding in result.findings
+    ] == [True]
 
 
 def test_a_type_that_is_bound_to_nothing_known_is_not_the_one_of_the_option() -> None:
@@ -136,7 +160,9 @@ def test_an_export_in_the_command_of_the_component_counts() -> None:
 
 # --- what depends on the count -----------------------------------------------------------------------------------
 
-TENSORFLOW = TRAIN + "distribution: {type: tensorflow, worker_count: 2}\nresources: {instance_count: 2}\n"
+TENSORFLOW = (
+    TRAIN + "distribution: {type: tensorflow, worker_count: 2}\nresources: {instance_count: 2}\n"
+)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +171,8 @@ TENSORFLOW = TRAIN + "distribution: {type: tensorflow, worker_count: 2}\nresourc
         # The component is not given, or not selected, so that its workers stay.
         (STEP, {"train.yml": TENSORFLOW}, {"steps": ("a",)}, "worker_count of step `a` is 2"),
         (
-            COMMAND_JOB.replace("train.py", "train.py --num_machines ${{inputs.n}}") + "inputs: {n: 2}\n",
+            COMMAND_JOB.replace("train.py", "train.py --num_machines ${{inputs.n}}")
+            + "inputs: {n: 2}\n",
             {},
             {},
             "the command of command job has --num_machines ${{inputs.n}} (2)",
@@ -156,19 +183,28 @@ TENSORFLOW = TRAIN + "distribution: {type: tensorflow, worker_count: 2}\nresourc
             {},
             "the command of step `a` has --nnodes ${{inputs.n}} (2)",
         ),
-        (COMMAND_JOB + "resources: {max_instance_count: 2}\n", {}, {}, "max_instance_count of command job is 2"),
+        (
+            COMMAND_JOB + "resources: {max_instance_count: 2}\n",
+            {},
+            {},
+            "max_instance_count of command job is 2",
+        ),
     ],
 )
 def test_what_does_not_follow_the_count(
     text: str, files: dict[str, str], settings: dict[str, Any], message: str
 ) -> None:
     result = patch(text, files=files, instance_count=3, **settings)
-    assert [finding.message for finding in result.findings if finding.severity == "warning"] == [message]
+    assert [finding.message for finding in result.findings if finding.severity == "warning"] == [
+        message
+    ]
 
 
 def test_a_component_of_the_run_reports_its_workers_itself() -> None:
     assert not patch(STEP, files={"train.yml": TENSORFLOW}, instance_count=3).findings
-    assert b"worker_count: 3" in (patch(TENSORFLOW, path="train.yml", instance_count=3).after or b"")
+    assert b"worker_count: 3" in (
+        patch(TENSORFLOW, path="train.yml", instance_count=3).after or b""
+    )
 
 
 # --- compute -----------------------------------------------------------------------------------------------------
@@ -183,7 +219,10 @@ def test_a_component_of_the_run_reports_its_workers_itself() -> None:
     ],
 )
 def test_a_pipeline_of_pipelines_is_what_their_steps_are(step: str, has_default: bool) -> None:
-    files = {"inner.yml": f"type: pipeline\nname: inner\nversion: 1\njobs:\n  s: {step}\n", "train.yml": TRAIN}
+    files = {
+        "inner.yml": f"type: pipeline\nname: inner\nversion: 1\njobs:\n  s: {step}\n",
+        "train.yml": TRAIN,
+    }
     text = "type: pipeline\njobs:\n  n: {type: pipeline, component: ./inner.yml}\n"
     after = patch(text, files=files, compute="new").after or b""
     assert (b"default_compute" in after) is has_default
@@ -196,7 +235,9 @@ def test_a_pipeline_of_pipelines_is_what_their_steps_are(step: str, has_default:
 def test_a_pipeline_job_that_is_a_component_says_why_nothing_is_set(asked: dict[str, Any]) -> None:
     result = patch("type: pipeline\ncomponent: azureml:registered:1\n", **asked)
     assert result.skipped is None
-    assert ["in the workspace or a registry" in finding.reason for finding in result.findings] == [True]
+    assert ["in the workspace or a registry" in finding.reason for finding in result.findings] == [
+        True
+    ]
 
 
 def test_a_component_with_the_schema_of_a_job_is_a_component() -> None:
@@ -206,7 +247,9 @@ def test_a_component_with_the_schema_of_a_job_is_a_component() -> None:
     assert "unknown-key" in rules_of(patch(text, path="train.yml"))  # a job has no `version`
 
 
-@pytest.mark.parametrize("key", ["resources", "inputs", "outputs", "distribution", "environment_variables"])
+@pytest.mark.parametrize(
+    "key", ["resources", "inputs", "outputs", "distribution", "environment_variables"]
+)
 def test_a_key_with_nothing_after_it_is_rejected(key: str) -> None:
     result = patch(f"{COMMAND_JOB}{key}:\n", only=frozenset({"not-a-mapping"}))
     assert [(finding.rule, finding.line) for finding in result.findings] == [("not-a-mapping", 5)]
@@ -214,7 +257,9 @@ def test_a_key_with_nothing_after_it_is_rejected(key: str) -> None:
 
 def test_a_key_that_the_run_fills_is_not_reported() -> None:
     check_transformed(
-        COMMAND_JOB + "resources:\n", COMMAND_JOB + "resources:\n  instance_type: x\n", instance_type="x"
+        COMMAND_JOB + "resources:\n",
+        COMMAND_JOB + "resources:\n  instance_type: x\n",
+        instance_type="x",
     )
     assert "not-a-mapping" not in rules_of(patch(COMMAND_JOB + "resources:\n", instance_type="x"))
 
@@ -237,9 +282,17 @@ def test_an_input_that_an_inner_pipeline_has_for_something_else_is_not_taken_ove
     text = "type: pipeline\ninputs: {instance_type: vm}\njobs:\n"
     text += f"  i: {{type: pipeline, component: ./inner.yml, {bound}}}\n"
     files = {"inner.yml": inner, "train.yml": TRAIN}
-    data = yaml.safe_load(patch(text, files=files, instance_type="big", expose_parameters=True).after or b"")
-    assert data["inputs"] == {"instance_type": "vm", "job_instance_type": "big", "instance_count": 1}
-    assert data["jobs"]["i"]["inputs"]["job_instance_type"] == "${{parent.inputs.job_instance_type}}"
+    data = yaml.safe_load(
+        patch(text, files=files, instance_type="big", expose_parameters=True).after or b""
+    )
+    assert data["inputs"] == {
+        "instance_type": "vm",
+        "job_instance_type": "big",
+        "instance_count": 1,
+    }
+    assert (
+        data["jobs"]["i"]["inputs"]["job_instance_type"] == "${{parent.inputs.job_instance_type}}"
+    )
     assert data["jobs"]["i"]["inputs"]["instance_type"] == "${{parent.inputs.instance_type}}"
 
 
@@ -261,10 +314,14 @@ def test_inputs_go_after_the_head_of_a_pipeline() -> None:
     ]
 
 
-def test_a_new_file_that_exists_is_refused_in_every_run(arc: Callable[..., Result], tmp_path: Path) -> None:
+def test_a_new_file_that_exists_is_refused_in_every_run(
+    arc: Callable[..., Result], tmp_path: Path
+) -> None:
     step = "{type: command, command: echo, environment: 'azureml:e:1'}"
     pipeline = tmp_path / "p.yml"
-    pipeline.write_text(f"type: pipeline\njobs:\n  a:\n    {step[1:-1].replace(', ', chr(10) + '    ')}\n")
+    pipeline.write_text(
+        f"type: pipeline\njobs:\n  a:\n    {step[1:-1].replace(', ', chr(10) + '    ')}\n"
+    )
     (tmp_path / "p.a.yml").write_text("mine: 1\n")
     before = pipeline.read_bytes()
     for options in ((), ("--write",), ("--check",)):
@@ -286,6 +343,10 @@ def test_a_new_file_that_exists_is_refused_in_every_run(arc: Callable[..., Resul
 )
 def test_a_fix_and_a_setting_of_the_same_key_are_one_change(before: str, after: str) -> None:
     result = check_transformed(
-        COMMAND_JOB + before, COMMAND_JOB + after, instance_type="x", unsafe_fixes=True, threads="off"
+        COMMAND_JOB + before,
+        COMMAND_JOB + after,
+        instance_type="x",
+        unsafe_fixes=True,
+        threads="off",
     )
     assert [finding.applied for finding in result.findings] == [True]

@@ -12,8 +12,8 @@ from arc_toolkit.azureml.kinds import KINDS, Family, Role, Slot, TargetKind, rec
 from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.python.python_engine import patch_source
 from arc_toolkit.azureml.settings import Settings
-from arc_toolkit.edit.edits import Unreadable
-from arc_toolkit.files import read_raw
+from arc_toolkit.edit.files.edits import Unreadable
+from arc_toolkit.file_io import read_raw
 from tests.azureml.support import patch
 
 V2 = "$schema: https://azuremlschemas.azureedge.net/latest/{}.schema.json\n"
@@ -37,7 +37,10 @@ def root_of(text: str) -> yaml.Node:
         (V2.format("pipelineJob") + "type: pipeline\njobs: {}\n", "pipeline job"),
         (V2.format("pipelineComponent") + "jobs: {}\n", "pipeline component"),
         (V2.format("sparkJob") + "type: spark\n", "spark job"),
-        ("$schema: https://azuremlsdk2.blob.core.windows.net/preview/0.0.1/autoMLJob.schema.json\n", "automl job"),
+        (
+            "$schema: https://azuremlsdk2.blob.core.windows.net/preview/0.0.1/autoMLJob.schema.json\n",
+            "automl job",
+        ),
         (V1.format("CommandComponent") + "command: x\n", "command spec"),
         (V1.format("SweepComponent"), "sweep spec"),
         (
@@ -101,7 +104,9 @@ jobs:
   copy: {type: data_transfer}
   odd: {type: fl_scatter_gather}
 """
-    file = parse("p.yml", text.encode(), Library(lambda _: b"type: pipeline\nversion: 1\njobs: {}\n"))
+    file = parse(
+        "p.yml", text.encode(), Library(lambda _: b"type: pipeline\nversion: 1\njobs: {}\n")
+    )
     assert {target.name: target.kind.name for target in file.documents[0].steps} == {
         "by_type": "parallel step",
         "by_trial": "sweep step",
@@ -152,7 +157,11 @@ ROWS: dict[str, tuple[str, tuple[str, ...], str]] = {
     "automl component": (V2.format("automlComponent") + "type: automl\n", (), ""),
     "import component": (V2.format("importComponent") + "type: import\n", (), ""),
     "data_transfer job": ("type: data_transfer\n", (), ""),
-    "data_transfer component": (V2.format("dataTransferCopyComponent") + "type: data_transfer\n", (), ""),
+    "data_transfer component": (
+        V2.format("dataTransferCopyComponent") + "type: data_transfer\n",
+        (),
+        "",
+    ),
     "data_transfer step": (STEP.format("data_transfer"), ("jobs", "s"), ""),
     "control step": (STEP.format("parallel_for"), ("jobs", "s"), ""),
     "other step": (STEP.format("fl_scatter_gather"), ("jobs", "s"), ""),
@@ -176,7 +185,9 @@ def test_a_kind_gets_the_settings_that_it_keeps(name: str) -> None:
     assert target.kind.name == name
     # A kind that loses something says why.
     assert bool(target.kind.why) == (len(target.kind.slots) < 4 and name != "sweep trial")
-    result = patch(text, instance_type="t", instance_count=2, compute="k", threads="lightgbm", cores=8)
+    result = patch(
+        text, instance_type="t", instance_count=2, compute="k", threads="lightgbm", cores=8
+    )
     data = yaml.safe_load(result.after or text)
     for step in path:
         data = data[step]
@@ -203,7 +214,9 @@ def test_a_v15_step_gets_the_settings_that_it_keeps(component: str, tmp_path: Pa
     (tmp_path / "train.yaml").write_text(f"type: {component}\n")
     code = "from azure.ml.component import Component, dsl\n\ntrain = Component.from_yaml(ws, yaml_file='train.yaml')\n"
     code += "\n@dsl.pipeline()\ndef p(x):\n    step = train(x=x)\n"
-    settings = Settings(instance_type="t", instance_count=2, compute="k", threads="lightgbm", cores=8)
+    settings = Settings(
+        instance_type="t", instance_count=2, compute="k", threads="lightgbm", cores=8
+    )
     result = patch_source(str(tmp_path / "p.py"), code.encode(), settings)
     after = (result.after or code.encode()).decode()
     places = {
@@ -246,11 +259,17 @@ SLOTS = {
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
 def test_a_kind_has_exactly_these_slots(kind: TargetKind) -> None:
-    groups = {"resources": kind.resources, "compute": Slot.COMPUTE in kind.slots, "variables": kind.variables}
+    groups = {
+        "resources": kind.resources,
+        "compute": Slot.COMPUTE in kind.slots,
+        "variables": kind.variables,
+    }
     assert " ".join(name for name, kept in groups.items() if kept) == SLOTS.get(kind.name, "")
 
 
-@pytest.mark.parametrize("key", ["compute", "experiment_name", "settings", "services", "queue_settings"])
+@pytest.mark.parametrize(
+    "key", ["compute", "experiment_name", "settings", "services", "queue_settings"]
+)
 def test_keys_that_only_a_job_has(key: str) -> None:
     root = root_of(f"type: command\ncommand: x\nname: n\nversion: 1\n{key}: x\n")
     assert recognise(root)[0] is KINDS[Family.COMMAND, Role.JOB]

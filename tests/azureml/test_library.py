@@ -10,9 +10,9 @@ import yaml
 
 from arc_toolkit.azureml.documents import local_reference
 from arc_toolkit.azureml.library import Library
-from arc_toolkit.edit.edits import Unreadable
-from arc_toolkit.edit.yaml_nodes import read, text_of, walk
-from arc_toolkit.files import read_raw
+from arc_toolkit.edit.files.edits import Unreadable
+from arc_toolkit.edit.yaml.nodes import read, text_of, walk
+from arc_toolkit.file_io import read_raw
 from tests.support import CORPUS, needs_corpus
 
 
@@ -21,7 +21,9 @@ def uses_by_nodes(path: str, data: bytes) -> dict[str, set[str]]:
     uses: dict[str, set[str]] = defaultdict(set)
     for node in walk(read(data).documents):
         for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
-            if text_of(key) in ("component", "trial") and (reference := local_reference(text_of(value), path)):
+            if text_of(key) in ("component", "trial") and (
+                reference := local_reference(text_of(value), path)
+            ):
                 uses[reference].add(key.value)
     return uses
 
@@ -37,7 +39,9 @@ def test_uses_in_public_files_are_those_of_their_nodes() -> None:
             continue
         library = Library(read_raw)
         library.note_uses(path, data)
-        beside = {os.path.join(os.path.dirname(path), name) for name in os.listdir(os.path.dirname(path))}
+        beside = {
+            os.path.join(os.path.dirname(path), name) for name in os.listdir(os.path.dirname(path))
+        }
         for file in {*expected, *beside} - {path}:
             assert library.uses(file) == expected.get(file, set()), (path, file)
         compared += len(expected)

@@ -31,12 +31,16 @@ COMPONENT = """\
 SHAPES: dict[str, Callable[[int], str]] = {
     "commands": lambda n: HEAD + "".join(map(COMMAND.format, range(n))),
     "components": lambda n: HEAD + "".join(map(COMPONENT.format, range(n))),
-    "references": lambda n: HEAD + "".join(f"  s{i}:\n    component: azureml:c{i}:1\n" for i in range(n)),
+    "references": lambda n: (
+        HEAD + "".join(f"  s{i}:\n    component: azureml:c{i}:1\n" for i in range(n))
+    ),
 }
 SETTINGS = {
     "rules": Settings(),
     "all": Settings(instance_type="8cpu32g", instance_count=2, compute="aks", threads="auto"),
-    "exposed": Settings(instance_type="8cpu32g", instance_count=2, threads="auto", expose_parameters=True),
+    "exposed": Settings(
+        instance_type="8cpu32g", instance_count=2, threads="auto", expose_parameters=True
+    ),
 }
 
 

@@ -22,7 +22,9 @@ name: train
 version: 1
 {task}
 """
-COMMAND = COMPONENT.format(family="command", task="command: python train.py\nenvironment: azureml:lightgbm@latest")
+COMMAND = COMPONENT.format(
+    family="command", task="command: python train.py\nenvironment: azureml:lightgbm@latest"
+)
 PARALLEL = COMPONENT.format(
     family="parallel",
     task="task: {type: run_function, entry_script: s.py, environment: 'azureml:lightgbm@latest'}",
@@ -552,7 +554,12 @@ CALLED: dict[str, tuple[set[str], str, str, dict[str, Any]]] = {
         {"instance_types": TYPES},
     ),
     "sweep step": (
-        {"lightgbm-threads", "dropped-environment-variables", "old-base-image", "unknown-instance-type"},
+        {
+            "lightgbm-threads",
+            "dropped-environment-variables",
+            "old-base-image",
+            "unknown-instance-type",
+        },
         """
         type: pipeline
         jobs:
@@ -712,12 +719,16 @@ def test_the_same_job_gets_the_same_findings(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", CALLED)
-def test_a_step_has_the_findings_of_the_command_object_that_it_copies(name: str, tmp_path: Path) -> None:
+def test_a_step_has_the_findings_of_the_command_object_that_it_copies(
+    name: str, tmp_path: Path
+) -> None:
     _compare(CALLED[name], tmp_path)
 
 
 @pytest.mark.parametrize("pairs", [PAIRS, CALLED], ids=["inside", "called"])
-def test_every_rule_of_both_languages_is_compared(pairs: dict[str, tuple[set[str], str, str, Any]]) -> None:
+def test_every_rule_of_both_languages_is_compared(
+    pairs: dict[str, tuple[set[str], str, str, Any]],
+) -> None:
     compared = set().union(*(rules for rules, *_ in pairs.values()))
     both = {name for name, rule in all_rules().items() if rule.language == "yaml, python"}
     # In YAML it is a file of its own, in code the run settings of a step.

@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.azureml.support import COMMAND_JOB, COMPONENT, PIPELINE, check_noop, check_transformed, patch, rules_of
+from tests.azureml.support import (
+    COMMAND_JOB,
+    COMPONENT,
+    PIPELINE,
+    check_noop,
+    check_transformed,
+    patch,
+    rules_of,
+)
 
 WANTED: dict[str, Any] = {"instance_type": "32cpu128g", "instance_count": 2}
 
@@ -34,7 +42,11 @@ jobs:
 """
     result = patch(text, **WANTED)
     jobs = yaml.safe_load(result.after or b"")["jobs"]
-    assert {name for name, step in jobs.items() if step.get("resources") == WANTED} == {"a", "b", "c"}
+    assert {name for name, step in jobs.items() if step.get("resources") == WANTED} == {
+        "a",
+        "b",
+        "c",
+    }
     assert "resources" not in jobs["d"]
     assert any("Spark" in finding.reason for finding in result.findings)
 
@@ -47,9 +59,15 @@ def test_a_sweep_job_and_its_trial() -> None:
 
 
 def test_existing_values_are_replaced_where_they_differ_and_bound_ones_stay() -> None:
-    text = COMMAND_JOB + "resources:\n  instance_type: old # why\n  instance_count: 2\n  shm_size: 2g\n"
+    text = (
+        COMMAND_JOB
+        + "resources:\n  instance_type: old # why\n  instance_count: 2\n  shm_size: 2g\n"
+    )
     check_transformed(text, text.replace("old", "32cpu128g"), **WANTED)
-    bound = PIPELINE + "    resources:\n      instance_type: ${{parent.inputs.t}}\n      instance_count: 2\n"
+    bound = (
+        PIPELINE
+        + "    resources:\n      instance_type: ${{parent.inputs.t}}\n      instance_count: 2\n"
+    )
     result = check_noop(bound, **WANTED)
     assert any("bound" in finding.reason for finding in result.findings)
 
@@ -76,7 +94,9 @@ def test_compute_of_a_pipeline_is_its_default_and_that_of_steps_that_name_one() 
     head = "type: pipeline\nsettings:\n  default_compute: azureml:a\n"
     text = head + "jobs:\n  x: {compute: azureml:a}\n  y: {type: command}\n"
     check_transformed(text, text.replace("azureml:a", "azureml:b"), compute="b")
-    data = yaml.safe_load(patch("type: pipeline\njobs:\n  y: {type: command}\n", compute="b").after or b"")
+    data = yaml.safe_load(
+        patch("type: pipeline\njobs:\n  y: {type: command}\n", compute="b").after or b""
+    )
     assert data["settings"] == {"default_compute": "azureml:b"}
 
 
@@ -140,14 +160,15 @@ def test_an_ignore_on_the_line_that_would_change_is_obeyed(where: str) -> None:
 
 
 def test_an_ignore_on_a_variable_keeps_it() -> None:
-    text = COMMAND_JOB + "environment_variables:\n  AMLARC_PRESTEP: x  # arc-toolkit: ignore[threads] mine\n"
+    text = (
+        COMMAND_JOB
+        + "environment_variables:\n  AMLARC_PRESTEP: x  # arc-toolkit: ignore[threads] mine\n"
+    )
     check_noop(text, threads="lightgbm")
 
 
 def test_a_step_that_is_only_a_merge_key_gets_a_line_below_it() -> None:
-    text = (
-        "type: pipeline\nx-d: &d\n  type: command\n  component: azureml:a:1\njobs:\n  a:\n    <<: *d  # as all\n"
-    )
+    text = "type: pipeline\nx-d: &d\n  type: command\n  component: azureml:a:1\njobs:\n  a:\n    <<: *d  # as all\n"
     after = text + "    resources:\n      instance_type: t\n"
     check_transformed(text, after, instance_type="t")
 
@@ -179,7 +200,9 @@ def test_a_refused_file_claims_nothing() -> None:
     text = COMMAND_JOB.replace("\n", "\r") + "environment_variables: {AMLARC_RESTEP: x}\r"
     result = patch(text, threads="lightgbm", instance_type="t")
     assert result.refused is not None
-    assert not any(finding.applied or "from get_cores" in finding.message for finding in result.findings)
+    assert not any(
+        finding.applied or "from get_cores" in finding.message for finding in result.findings
+    )
 
 
 # --- what is effective -----------------------------------------------------------------------------------------
@@ -190,14 +213,17 @@ SIZED = COMPONENT + "resources:\n  instance_type: old\n  instance_count: 5\n  sh
 def test_keys_of_a_step_that_win_over_its_resources_are_changed() -> None:
     # What azure-ai-ml 1.35 sends for such a step is in tests/azureml/test_effective.py.
     text = (
-        PIPELINE + "    instance_type: a  # why\n    resources:\n      instance_type: b\n      instance_count: 1\n"
+        PIPELINE
+        + "    instance_type: a  # why\n    resources:\n      instance_type: b\n      instance_count: 1\n"
     )
     after = text.replace("type: a", "type: 32cpu128g").replace("count: 1", "count: 2")
     check_transformed(text, after, files={"train.yml": COMPONENT}, **WANTED)
 
 
 def test_keys_of_a_sweep_step_do_not_win() -> None:
-    text = "type: pipeline\njobs:\n  s:\n    type: sweep\n    trial: ./t.yml\n    instance_type: a\n"
+    text = (
+        "type: pipeline\njobs:\n  s:\n    type: sweep\n    trial: ./t.yml\n    instance_type: a\n"
+    )
     step = yaml.safe_load(patch(text, **WANTED).after or b"")["jobs"]["s"]
     assert (step["instance_type"], step["resources"]) == ("a", WANTED)
 
@@ -205,15 +231,23 @@ def test_keys_of_a_sweep_step_do_not_win() -> None:
 def test_resources_of_a_step_repeat_what_they_replace() -> None:
     result = patch(PIPELINE, files={"train.yml": SIZED}, instance_type="32cpu128g")
     step = yaml.safe_load(result.after or b"")["jobs"]["train"]
-    assert step["resources"] == {"instance_type": "32cpu128g", "instance_count": 5, "shm_size": "8g"}
+    assert step["resources"] == {
+        "instance_type": "32cpu128g",
+        "instance_count": 5,
+        "shm_size": "8g",
+    }
     # `resources` that the step has already replaced them before.
     text = PIPELINE + "    resources:\n      instance_type: a\n"
-    check_transformed(text, text.replace(": a", ": b"), files={"train.yml": SIZED}, instance_type="b")
+    check_transformed(
+        text, text.replace(": a", ": b"), files={"train.yml": SIZED}, instance_type="b"
+    )
 
 
 def test_resources_of_a_sweep_repeat_those_of_its_trial() -> None:
     text = "type: sweep\ntrial:\n  command: x\n  environment: e\n  resources: {instance_count: 4, shm_size: 1g}\n"
-    data = yaml.safe_load(patch(text + "search_space: {}\nobjective: {}\n", instance_type="b").after or b"")
+    data = yaml.safe_load(
+        patch(text + "search_space: {}\nobjective: {}\n", instance_type="b").after or b""
+    )
     assert data["resources"] == {"instance_type": "b", "instance_count": 4, "shm_size": "1g"}
 
 
@@ -238,16 +272,22 @@ def test_workers_of_tensorflow_follow_the_count() -> None:
 )
 def test_what_does_not_follow_the_count_is_reported_in_every_run(text: str) -> None:
     first = patch(text, instance_count=2, skip=frozenset({"lightgbm-threads"}))
-    again = check_noop((first.after or b"").decode(), instance_count=2, skip=frozenset({"lightgbm-threads"}))
+    again = check_noop(
+        (first.after or b"").decode(), instance_count=2, skip=frozenset({"lightgbm-threads"})
+    )
     for result in (first, again):
-        assert [(finding.rule, finding.severity) for finding in result.findings] == [("instance-count", "warning")]
+        assert [(finding.rule, finding.severity) for finding in result.findings] == [
+            ("instance-count", "warning")
+        ]
 
 
 def test_workers_stay_if_the_count_stays() -> None:
     ignored = "resources:\n  instance_count: 3  # arc-toolkit: ignore[instance-count] fixed\n"
     check_noop(TENSORFLOW + ignored, instance_count=2)
     bound = PIPELINE + "    distribution: {type: tensorflow, worker_count: 3}\n"
-    check_noop(bound + "    resources:\n      instance_count: ${{parent.inputs.n}}\n", instance_count=2)
+    check_noop(
+        bound + "    resources:\n      instance_count: ${{parent.inputs.n}}\n", instance_count=2
+    )
 
 
 # --- which targets ---------------------------------------------------------------------------------------------
@@ -274,7 +314,11 @@ def test_kind_distributed_is_whatever_has_a_distribution() -> None:
     ],
 )
 def test_a_pipeline_that_is_a_component_elsewhere_is_reported(text: str) -> None:
-    findings = [finding for finding in check_noop(text, **WANTED).findings if finding.rule == "instance-type"]
+    findings = [
+        finding
+        for finding in check_noop(text, **WANTED).findings
+        if finding.rule == "instance-type"
+    ]
     assert [finding.severity for finding in findings] == ["warning"]
 
 
@@ -285,7 +329,9 @@ def test_a_pipeline_component_that_is_given_too_is_not_reported() -> None:
 
 def test_compute_is_not_for_pipelines_that_run_elsewhere_or_have_one_on_every_step() -> None:
     head = "type: pipeline\njobs:\n"
-    check_noop(head + "  a: {type: spark}\n  b: {type: data_transfer}\n  c: {type: import}\n", compute="b")
+    check_noop(
+        head + "  a: {type: spark}\n  b: {type: data_transfer}\n  c: {type: import}\n", compute="b"
+    )
     text = head + "  a: {type: command, compute: 'azureml:a'}\n  b: {type: spark}\n"
     check_transformed(text, text.replace("azureml:a", "azureml:b"), compute="b")
     mixed = patch(head + "  a: {type: spark}\n  b: {type: command}\n", compute="b")

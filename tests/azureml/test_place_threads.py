@@ -9,7 +9,15 @@ import pytest
 import yaml
 
 from arc_toolkit.azureml.threads import LIGHTGBM_NAMES, prestep
-from tests.azureml.support import COMMAND_JOB, COMPONENT, PIPELINE, check_noop, check_transformed, patch, rules_of
+from tests.azureml.support import (
+    COMMAND_JOB,
+    COMPONENT,
+    PIPELINE,
+    check_noop,
+    check_transformed,
+    patch,
+    rules_of,
+)
 
 ALL = prestep(LIGHTGBM_NAMES)
 SWEEP_STEP = """\
@@ -27,9 +35,13 @@ jobs:
 
 
 def test_a_job_gets_the_prestep_on_evidence_and_shows_it() -> None:
-    after = COMMAND_JOB.replace("compute:", f'environment_variables:\n  AMLARC_PRESTEP: "{ALL}"\ncompute:')
+    after = COMMAND_JOB.replace(
+        "compute:", f'environment_variables:\n  AMLARC_PRESTEP: "{ALL}"\ncompute:'
+    )
     result = check_transformed(COMMAND_JOB, after, threads="auto")
-    assert [finding.reason for finding in result.findings] == ["lightgbm in environment azureml:lightgbm@latest"]
+    assert [finding.reason for finding in result.findings] == [
+        "lightgbm in environment azureml:lightgbm@latest"
+    ]
 
 
 def test_without_evidence_nothing_changes() -> None:
@@ -38,7 +50,9 @@ def test_without_evidence_nothing_changes() -> None:
 
 def test_a_prestep_is_merged_and_more_names_are_exported() -> None:
     text = COMMAND_JOB + "environment_variables:\n  AMLARC_PRESTEP: 'export X=1'\n"
-    data = yaml.safe_load(patch(text, threads="lightgbm", exports=("OPENBLAS_NUM_THREADS",)).after or b"")
+    data = yaml.safe_load(
+        patch(text, threads="lightgbm", exports=("OPENBLAS_NUM_THREADS",)).after or b""
+    )
     value = data["environment_variables"]["AMLARC_PRESTEP"]
     assert value.startswith("export X=1 MKL_NUM_THREADS=` get_cores `")
     assert value.endswith("OPENBLAS_NUM_THREADS=` get_cores `")
@@ -62,13 +76,17 @@ def test_literal_variables_that_are_set_stay() -> None:
 
 def test_manual_writes_numbers_as_strings() -> None:
     result = patch(COMMAND_JOB, threads="lightgbm", manual=True, instance_type="32cpu128g")
-    assert yaml.safe_load(result.after or b"")["environment_variables"] == dict.fromkeys(LIGHTGBM_NAMES, "32")
+    assert yaml.safe_load(result.after or b"")["environment_variables"] == dict.fromkeys(
+        LIGHTGBM_NAMES, "32"
+    )
 
 
 def test_a_v2_component_gets_none_and_its_step_does() -> None:
     files = {"train.yml": COMPONENT, "pipeline.yml": PIPELINE}
     check_noop(COMPONENT, path="train.yml", files=files, threads="auto")
-    data = yaml.safe_load(patch(PIPELINE, path="pipeline.yml", files=files, threads="auto").after or b"")
+    data = yaml.safe_load(
+        patch(PIPELINE, path="pipeline.yml", files=files, threads="auto").after or b""
+    )
     assert data["jobs"]["train"]["environment_variables"] == {"AMLARC_PRESTEP": ALL}
 
 
@@ -95,7 +113,7 @@ def test_faiss_workers_are_found_in_the_code(tmp_path_factory: pytest.TempPathFa
     from arc_toolkit.azureml.library import Library
     from arc_toolkit.azureml.settings import Settings
     from arc_toolkit.azureml.yaml_engine import patch_yaml
-    from arc_toolkit.files import read_raw
+    from arc_toolkit.file_io import read_raw
 
     top = tmp_path_factory.mktemp("job")
     (top / "src").mkdir()
@@ -127,7 +145,10 @@ def test_the_trial_of_a_sweep_in_a_pipeline_gets_exports_before_its_command() ->
     exports = "export MKL_NUM_THREADS=8 NUMEXPR_NUM_THREADS=8 OMP_NUM_THREADS=8"
     command = yaml.safe_load(SWEEP_STEP)["jobs"]["s"]["trial"]["command"]
     result = patch(SWEEP_STEP, threads="auto")
-    assert yaml.safe_load(result.after or b"")["jobs"]["s"]["trial"]["command"] == f"{exports}\n{command}"
+    assert (
+        yaml.safe_load(result.after or b"")["jobs"]["s"]["trial"]["command"]
+        == f"{exports}\n{command}"
+    )
     check_noop((result.after or b"").decode(), threads="auto")
     assert any("loses environment variables" in finding.reason for finding in result.findings)
 
@@ -174,7 +195,9 @@ def test_a_trial_file_has_the_threads_of_the_sweep_that_uses_it() -> None:
     trial = COMPONENT + "resources: {instance_type: 32cpu128g}\n"
     files = {"pipeline.yml": sweeps(a="4cpu16g"), "train.yml": trial}
     result = patch(trial, path="train.yml", files=files, threads="auto")
-    exports = b"command: |-\n  export MKL_NUM_THREADS=4 NUMEXPR_NUM_THREADS=4 OMP_NUM_THREADS=4\n  python"
+    exports = (
+        b"command: |-\n  export MKL_NUM_THREADS=4 NUMEXPR_NUM_THREADS=4 OMP_NUM_THREADS=4\n  python"
+    )
     assert exports in (result.after or b"")
     asked = patch(trial, path="train.yml", files=files, threads="auto", instance_type="8cpu32g")
     assert b"OMP_NUM_THREADS=8\n" in (asked.after or b"")
@@ -205,12 +228,17 @@ def test_the_rule_sees_a_sweep_step_and_the_exports_of_its_trial() -> None:
         "step `a`: OMP_NUM_THREADS is not set, so it starts one thread per core of the node"
     ]
     assert found(COMPONENT.replace("python", "export OMP_NUM_THREADS=4 && python")) == []
-    assert "4 would be right" in found(COMPONENT.replace("python", "export OMP_NUM_THREADS=32 && python"))[0]
+    assert (
+        "4 would be right"
+        in found(COMPONENT.replace("python", "export OMP_NUM_THREADS=32 && python"))[0]
+    )
     assert found(COMPONENT, threads="auto") == []
 
 
 def test_the_rule_sees_an_inline_trial() -> None:
-    text = sweeps(a="4cpu16g").replace("./train.yml", "{command: python t.py, environment: 'azureml:lightgbm:1'}")
+    text = sweeps(a="4cpu16g").replace(
+        "./train.yml", "{command: python t.py, environment: 'azureml:lightgbm:1'}"
+    )
     before = patch(text)
     assert "lightgbm-threads" in rules_of(before)
     fixed = patch(text, threads="auto")
@@ -224,10 +252,16 @@ def test_the_rule_sees_an_inline_trial() -> None:
         ("4", "8", ["OMP_NUM_THREADS is 8, and 2 would be right"]),
         # What is right is not known here, and `patch` says so; missing is missing all the same.
         ("${{parent.inputs.n}}", "8", []),
-        ("${{parent.inputs.n}}", "", ["OMP_NUM_THREADS is not set, so it starts one thread per core of the node"]),
+        (
+            "${{parent.inputs.n}}",
+            "",
+            ["OMP_NUM_THREADS is not set, so it starts one thread per core of the node"],
+        ),
     ],
 )
-def test_the_rule_judges_by_what_patch_would_set(processes: str, threads: str, problem: list[str]) -> None:
+def test_the_rule_judges_by_what_patch_would_set(
+    processes: str, threads: str, problem: list[str]
+) -> None:
     text = f"""\
 type: pipeline
 jobs:
@@ -239,7 +273,9 @@ jobs:
 """
     if threads:
         text += f"    environment_variables: {{OMP_NUM_THREADS: '{threads}'}}\n"
-    messages = [finding.message for finding in patch(text).findings if finding.rule == "lightgbm-threads"]
+    messages = [
+        finding.message for finding in patch(text).findings if finding.rule == "lightgbm-threads"
+    ]
     assert messages == [f"step `score`: {text}" for text in problem]
 
 
@@ -294,7 +330,9 @@ def test_processes_share_the_cores_of_the_type_that_the_step_ends_up_with(
 
 
 def test_processes_that_no_default_tells_are_not_guessed() -> None:
-    pipeline = SHARED.format(family="command").replace("  processes: 8\n", "  processes: {type: integer}\n", 1)
+    pipeline = SHARED.format(family="command").replace(
+        "  processes: 8\n", "  processes: {type: integer}\n", 1
+    )
     files = {"p.yml": pipeline, "train.yml": MPI.format("${{inputs.processes}}")}
     result = patch(pipeline, path="p.yml", files=files, threads="auto")
     assert result.after is None
@@ -303,10 +341,19 @@ def test_processes_that_no_default_tells_are_not_guessed() -> None:
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
 @pytest.mark.parametrize("style", [">-", "|", "|-"])
-def test_exports_reach_a_command_that_starts_something_in_the_background(newline: str, style: str) -> None:
-    text = SWEEP_STEP.replace("python train.py\n        --x ${{inputs.x}}", "./monitor.sh & python train.py")
+def test_exports_reach_a_command_that_starts_something_in_the_background(
+    newline: str, style: str
+) -> None:
+    text = SWEEP_STEP.replace(
+        "python train.py\n        --x ${{inputs.x}}", "./monitor.sh & python train.py"
+    )
     result = patch(text.replace(">-", style).replace("\n", newline), threads="auto")
     command = yaml.safe_load(result.after or b"")["jobs"]["s"]["trial"]["command"]
     assert command.splitlines()[1:] == ["./monitor.sh & python train.py"]
-    shell = command.replace("./monitor.sh", "true").replace("python train.py", "printenv OMP_NUM_THREADS")
-    assert subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=True).stdout == "8\n"
+    shell = command.replace("./monitor.sh", "true").replace(
+        "python train.py", "printenv OMP_NUM_THREADS"
+    )
+    assert (
+        subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=True).stdout
+        == "8\n"
+    )

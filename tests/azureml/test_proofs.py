@@ -10,16 +10,18 @@ import pytest
 
 from arc_toolkit.azureml import yaml_engine
 from arc_toolkit.azureml.python import python_plan
-from arc_toolkit.edit import notebook
-from arc_toolkit.edit.edits import Edit
-from arc_toolkit.edit.python_editor import Changes
-from arc_toolkit.edit.yaml_editor import Editor
+from arc_toolkit.edit.code import notebook
+from arc_toolkit.edit.code.editor import Changes
+from arc_toolkit.edit.files.edits import Edit
+from arc_toolkit.edit.yaml.editor import Editor
 from arc_toolkit.findings import FileResult
 from tests.azureml.python import support as python
 from tests.azureml.support import patch
 
 YAML = "type: command\ncommand: x\ncompute: azureml:a\nresources:\n  instance_count: 1\n"
-PYTHON = python.V2 + "other = 1\n\n\n@dsl.pipeline()\ndef p(x):\n    node = train(x=x)\n    return {}\n"
+PYTHON = (
+    python.V2 + "other = 1\n\n\n@dsl.pipeline()\ndef p(x):\n    node = train(x=x)\n    return {}\n"
+)
 
 
 def patch_yaml() -> FileResult:
@@ -51,7 +53,9 @@ def test_the_files_are_changed_without_a_lie(run: Callable[[], FileResult]) -> N
     assert result.changed
 
 
-def lie_about(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, change: Callable[[Any], Any]) -> None:
+def lie_about(
+    monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, change: Callable[[Any], Any]
+) -> None:
     """What the function gives is changed by another one."""
     true = getattr(owner, name)
     monkeypatch.setattr(owner, name, lambda *args, **more: change(true(*args, **more)))
@@ -59,11 +63,15 @@ def lie_about(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, change: Ca
 
 def test_a_lying_yaml_editor(monkeypatch: pytest.MonkeyPatch) -> None:
     start = YAML.index("command: x")
-    lie_about(monkeypatch, Editor, "edits", lambda edits: (*edits, Edit(start + 9, start + 10, "y")))
+    lie_about(
+        monkeypatch, Editor, "edits", lambda edits: (*edits, Edit(start + 9, start + 10, "y"))
+    )
     refused(patch_yaml(), "not asked for")
 
 
-@pytest.mark.parametrize(("old", "new"), [("other = 1", "other = 2"), ("other = 1\n", ""), ("x=x", "x=y")])
+@pytest.mark.parametrize(
+    ("old", "new"), [("other = 1", "other = 2"), ("other = 1\n", ""), ("x=x", "x=y")]
+)
 @pytest.mark.parametrize("run", [patch_python, patch_cells])
 def test_a_lying_python_editor(
     run: Callable[[], FileResult], old: str, new: str, monkeypatch: pytest.MonkeyPatch
@@ -72,7 +80,8 @@ def test_a_lying_python_editor(
 
     def lie(found: dict[int, Any]) -> dict[int, Any]:
         return {
-            key: (source, [*edits, Edit(start, start + len(old), new)]) for key, (source, edits) in found.items()
+            key: (source, [*edits, Edit(start, start + len(old), new)])
+            for key, (source, edits) in found.items()
         }
 
     lie_about(monkeypatch, Changes, "edits", lie)
@@ -85,7 +94,9 @@ def test_a_lying_notebook_editor(monkeypatch: pytest.MonkeyPatch) -> None:
     text = python.notebook(PYTHON).decode()
     start = text.index('"nbformat": 4')
     assert json.loads(text)
-    lie_about(monkeypatch, notebook, "splice", lambda edits: [*edits, Edit(start, start, '"extra": 1, ')])
+    lie_about(
+        monkeypatch, notebook, "splice", lambda edits: [*edits, Edit(start, start, '"extra": 1, ')]
+    )
     refused(patch_cells(), "not asked for")
 
 

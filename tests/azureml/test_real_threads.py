@@ -30,7 +30,11 @@ def run_in_bash(variables: dict[str, str], cores: int, code: str) -> list[int]:
     script = f'get_cores() {{ echo {cores}; }}\neval "$AMLARC_PRESTEP"\nexec "$0" -c "$1"'
     environment = {"PATH": "/usr/bin:/bin", **variables}
     done = subprocess.run(
-        ["bash", "-c", script, sys.executable, code], capture_output=True, text=True, env=environment, timeout=120
+        ["bash", "-c", script, sys.executable, code],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=120,
     )
     assert done.returncode == 0, done.stderr
     return [int(number) for number in done.stdout.split()]

@@ -11,7 +11,14 @@ from arc_toolkit.azureml.rules import all_rules
 from arc_toolkit.azureml.settings import SETTING_RULES
 from arc_toolkit.kube.instance_type_spec import InstanceTypeSpec
 from arc_toolkit.kube.quantities import GI
-from tests.azureml.support import COMMAND_JOB, COMPONENT, check_noop, check_transformed, patch, rules_of
+from tests.azureml.support import (
+    COMMAND_JOB,
+    COMPONENT,
+    check_noop,
+    check_transformed,
+    patch,
+    rules_of,
+)
 
 JOB = "command: x\nenvironment: e\ncompute: azureml:c\n"
 STEP = "type: pipeline\njobs:\n  s:\n    type: {}\n    component: azureml:x:1\n"
@@ -51,7 +58,8 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     ),
     "gpus-without-distribution": (
         JOB + "resources: {instance_type: 96cpu880g8gpu, instance_count: 2}\n",
-        JOB + "resources: {instance_type: 96cpu880g8gpu, instance_count: 2}\ndistribution: {type: pytorch}\n",
+        JOB
+        + "resources: {instance_type: 96cpu880g8gpu, instance_count: 2}\ndistribution: {type: pytorch}\n",
         {},
     ),
     "ignore-of-unknown-rule": (
@@ -64,7 +72,11 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
         JOB + "code: .  # arc-toolkit: ignore[threads] for a reason\n",
         {},
     ),
-    "legacy-sweep": ("type: SweepComponent\ntrial: file:./t.yml\n", "type: CommandComponent\ncommand: x\n", {}),
+    "legacy-sweep": (
+        "type: SweepComponent\ntrial: file:./t.yml\n",
+        "type: CommandComponent\ncommand: x\n",
+        {},
+    ),
     "lightgbm-threads": (
         COMMAND_JOB.replace(":cluster", ":aks"),
         COMMAND_JOB.replace(":cluster", ":aks")
@@ -97,8 +109,10 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
         {},
     ),
     "threads-above-cores": (
-        JOB + "resources: {instance_type: 8cpu32g}\nenvironment_variables: {OMP_NUM_THREADS: '64'}\n",
-        JOB + "resources: {instance_type: 8cpu32g}\nenvironment_variables: {OMP_NUM_THREADS: '8'}\n",
+        JOB
+        + "resources: {instance_type: 8cpu32g}\nenvironment_variables: {OMP_NUM_THREADS: '64'}\n",
+        JOB
+        + "resources: {instance_type: 8cpu32g}\nenvironment_variables: {OMP_NUM_THREADS: '8'}\n",
         {},
     ),
     "unknown-instance-type": (
@@ -111,27 +125,41 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
         "$schema: https://azuremlschemas.azureedge.net/latest/pipelineJob.schema.json\ntype: pipeline\njobs: {}\n",
         {},
     ),
-    "not-a-mapping": (JOB + "resources: 8cpu32g\n", JOB + "resources: {instance_type: 8cpu32g}\n", {}),
+    "not-a-mapping": (
+        JOB + "resources: 8cpu32g\n",
+        JOB + "resources: {instance_type: 8cpu32g}\n",
+        {},
+    ),
     "invalid-instance-count": (
         JOB + "resources: {instance_count: 0}\n",
         JOB + "resources: {instance_count: 1}\n",
         {},
     ),
-    "legacy-key": (COMPONENT + "resources: {node_count: 2}\n", COMPONENT + "resources: {instance_count: 2}\n", {}),
+    "legacy-key": (
+        COMPONENT + "resources: {node_count: 2}\n",
+        COMPONENT + "resources: {instance_count: 2}\n",
+        {},
+    ),
     "undeclared-input": (
         JOB.replace("x", "python a.py ${{inputs.a}}", 1) + "inputs: {b: 1}\n",
         JOB.replace("x", "python a.py ${{inputs.b}}", 1) + "inputs: {b: 1}\n",
         {},
     ),
     "unused-component": (COMPONENT, JOB, {"in_folder": True}),
-    "unknown-key": (JOB + "resources: {cpu: 8}\n", JOB + "resources: {instance_type: 8cpu32g}\n", {}),
+    "unknown-key": (
+        JOB + "resources: {cpu: 8}\n",
+        JOB + "resources: {instance_type: 8cpu32g}\n",
+        {},
+    ),
     "unknown-type": (STEP.format("component"), STEP.format("Command"), {}),
     "invalid-name": (STEP.format("command").replace(" s:", " s-1:"), STEP.format("command"), {}),
     "not-a-value": (JOB.replace("azureml:c", "{target: azureml:c}"), JOB, {}),
 }
 
 
-@pytest.mark.parametrize("rule", [name for name, rule in all_rules().items() if "yaml" in rule.language])
+@pytest.mark.parametrize(
+    "rule", [name for name, rule in all_rules().items() if "yaml" in rule.language]
+)
 def test_a_rule_finds_its_case_and_not_the_right_form(rule: str) -> None:
     wrong, right, settings = CASES[rule]
     found = [finding for finding in patch(wrong, **settings).findings if finding.rule == rule]
@@ -155,7 +183,9 @@ def test_a_rule_can_be_skipped_and_ignored(rule: str) -> None:
 def test_restep_is_fixed_in_keys_and_in_commands() -> None:
     text = "command: >-\n  export AMLARC_RESTEP=x &&\n  run\nenvironment: e\ncompute: c\n"
     result = check_transformed(text, text.replace("RESTEP", "PRESTEP"))
-    assert [(finding.rule, finding.applied) for finding in result.findings] == [("amlarc-restep", True)]
+    assert [(finding.rule, finding.applied) for finding in result.findings] == [
+        ("amlarc-restep", True)
+    ]
     both = JOB + "environment_variables: {AMLARC_RESTEP: x, AMLARC_PRESTEP: y}\n"
     finding = check_noop(both).findings[0]
     assert not finding.applied
@@ -174,7 +204,8 @@ def test_a_tasks_variables_move_to_the_step() -> None:
         + "    task:\n      type: run_function\n      environment_variables:\n        A: b\n"
     )
     after = (
-        STEP.format("parallel") + '    environment_variables:\n      A: "b"\n    task:\n      type: run_function\n'
+        STEP.format("parallel")
+        + '    environment_variables:\n      A: "b"\n    task:\n      type: run_function\n'
     )
     check_transformed(text, after, unsafe_fixes=True)
 
@@ -199,7 +230,9 @@ def test_settings_of_the_same_run_count_for_the_rules() -> None:
     wrong = CASES["missing-instance-type"][0]
     assert "missing-instance-type" not in rules_of(patch(wrong, instance_type="x"))
     assert "lightgbm-threads" not in rules_of(patch(COMMAND_JOB, threads="auto"))
-    assert "unknown-instance-type" in rules_of(patch(JOB, instance_type="nope", instance_types=TYPES))
+    assert "unknown-instance-type" in rules_of(
+        patch(JOB, instance_type="nope", instance_types=TYPES)
+    )
 
 
 def test_the_dockerfile_is_looked_into() -> None:
@@ -208,12 +241,16 @@ def test_the_dockerfile_is_looked_into() -> None:
     assert "old-base-image" in rules_of(result)
 
 
-@pytest.mark.parametrize("image", ["ubuntu:bionic", "nvidia/cuda:11.0-base-ubuntu18.04", "azureml-ubuntu1604"])
+@pytest.mark.parametrize(
+    "image", ["ubuntu:bionic", "nvidia/cuda:11.0-base-ubuntu18.04", "azureml-ubuntu1604"]
+)
 def test_old_images(image: str) -> None:
     assert "old-base-image" in rules_of(patch(JOB.replace("e\n", f"{{image: '{image}'}}\n", 1)))
 
 
-@pytest.mark.parametrize("image", ["ubuntu:20.04", "openmpi4.1.0-ubuntu20.04", "python:3.11-slim", "x:20180401"])
+@pytest.mark.parametrize(
+    "image", ["ubuntu:20.04", "openmpi4.1.0-ubuntu20.04", "python:3.11-slim", "x:20180401"]
+)
 def test_images_that_are_fine(image: str) -> None:
     assert "old-base-image" not in rules_of(patch(JOB.replace("e\n", f"{{image: '{image}'}}\n", 1)))
 
@@ -246,10 +283,14 @@ def test_a_circle_by_way_of_another_file_is_found() -> None:
 
 def test_files_that_are_there_are_not_missing() -> None:
     job = "command: x\nenvironment: {image: i, conda_file: env/conda.yml}\ncompute: c\n"
-    assert messages("missing-reference", job) == ["`conda_file` of command job names a file that does not exist"]
+    assert messages("missing-reference", job) == [
+        "`conda_file` of command job names a file that does not exist"
+    ]
     assert messages("missing-reference", job, files={"env/conda.yml": "dependencies: []"}) == []
     sweep = "type: sweep\ntrial: ./t.yml\nsearch_space: {}\nobjective: {}\n"
-    assert messages("missing-reference", sweep) == ["`trial` of sweep job names a file that does not exist"]
+    assert messages("missing-reference", sweep) == [
+        "`trial` of sweep job names a file that does not exist"
+    ]
     assert messages("missing-reference", sweep, files={"t.yml": COMPONENT}) == []
     assert messages("missing-reference", sweep, path="-") == []
 
@@ -272,7 +313,10 @@ def test_a_name_that_no_instance_type_can_have_is_found_on_kubernetes_only() -> 
     assert messages("unknown-instance-type", text) == []
     assert len(messages("unknown-instance-type", text.replace("azureml:c", "azureml:aks"))) == 1
     assert (
-        messages("unknown-instance-type", text.replace("azureml:c", "azureml:aks").replace("Standard_NC6", "a-1"))
+        messages(
+            "unknown-instance-type",
+            text.replace("azureml:c", "azureml:aks").replace("Standard_NC6", "a-1"),
+        )
         == []
     )
 
@@ -294,10 +338,17 @@ def test_keys_of_every_kind_are_known(text: str) -> None:
 
 
 def test_a_key_is_looked_for_in_the_mapping_that_has_it() -> None:
-    task = STEP.format("parallel") + "    task: {type: run_function, mini_batch_size: '1', entry_script: a.py}\n"
-    assert messages("misplaced-key", task) == ["`mini_batch_size` below `task` is not read: it belongs beside it"]
+    task = (
+        STEP.format("parallel")
+        + "    task: {type: run_function, mini_batch_size: '1', entry_script: a.py}\n"
+    )
+    assert messages("misplaced-key", task) == [
+        "`mini_batch_size` below `task` is not read: it belongs beside it"
+    ]
     high = STEP.format("parallel") + "    entry_script: a.py\n"
-    assert messages("misplaced-key", high) == ["`entry_script` of step `s` is read below `task` only"]
+    assert messages("misplaced-key", high) == [
+        "`entry_script` of step `s` is read below `task` only"
+    ]
     after = JOB + "distribution:\n  process_count_per_instance: 2\n"
     check_transformed(JOB + "process_count_per_instance: 2\n", after, unsafe_fixes=True)
 
@@ -322,7 +373,8 @@ def test_an_instance_type_of_a_step_that_names_a_component_is_read() -> None:
 )
 def test_what_a_step_is_bound_to_is_declared(inputs: str, binding: str, known: bool) -> None:
     text = (
-        STEP.format("command").replace("jobs:", f"inputs: {inputs}\njobs:") + f"    inputs: {{x: '{binding}'}}\n"
+        STEP.format("command").replace("jobs:", f"inputs: {inputs}\njobs:")
+        + f"    inputs: {{x: '{binding}'}}\n"
     )
     assert (messages("undeclared-input", text) == []) is known
 
@@ -349,13 +401,21 @@ AUTOML = "type: automl\ntask: regression\nname: a\nversion: 1\n"
             "misplaced-key",
             "the one beside `component` wins",
         ),
-        (STEP.format("command") + "    instance_count: 0\n", "invalid-instance-count", "instance_count: 0"),
+        (
+            STEP.format("command") + "    instance_count: 0\n",
+            "invalid-instance-count",
+            "instance_count: 0",
+        ),
         (
             STEP.format("parallel") + "    instance_count: ${{parent.inputs.n}}\ninputs: {n: 1}\n",
             "bound-instance-count",
             "beside `component` is rejected",
         ),
-        (STEP.format("sweep") + "    instance_type: a\n", "misplaced-key", "is read below `resources` only"),
+        (
+            STEP.format("sweep") + "    instance_type: a\n",
+            "misplaced-key",
+            "is read below `resources` only",
+        ),
         (PRS + "instance_count: 2\n", "misplaced-key", "is read below `resources` only"),
         (PRS + "entry_script: s.py\n", "misplaced-key", "is read below `task` only"),
         (
@@ -363,10 +423,18 @@ AUTOML = "type: automl\ntask: regression\nname: a\nversion: 1\n"
             "misplaced-key",
             "belongs beside it",
         ),
-        (PRS.replace("environment: e", "environment: e, instance_count: 2"), "misplaced-key", "below `resources`"),
+        (
+            PRS.replace("environment: e", "environment: e, instance_count: 2"),
+            "misplaced-key",
+            "below `resources`",
+        ),
         (PRS + "compute: azureml:c\n", "misplaced-key", "has no `compute`"),
         (AUTOML + "resources: {instance_type: a}\n", "misplaced-key", "has no `resources`"),
-        (AUTOML + "environment_variables: {A: b}\n", "dropped-environment-variables", "A never reaches the job"),
+        (
+            AUTOML + "environment_variables: {A: b}\n",
+            "dropped-environment-variables",
+            "A never reaches the job",
+        ),
         (
             "type: pipeline\nversion: 1\njobs: {}\nenvironment_variables: {A: b}\n",
             "dropped-environment-variables",

@@ -36,7 +36,9 @@ def test_no_finding_is_a_valid_log() -> None:
     validate(sarif([], {}))
 
 
-def test_findings_of_all_rules_and_settings_are_valid(arc: Callable[..., Result], tmp_path: Path) -> None:
+def test_findings_of_all_rules_and_settings_are_valid(
+    arc: Callable[..., Result], tmp_path: Path
+) -> None:
     for name, (wrong, _, _) in CASES.items():
         (tmp_path / f"{name} ä.yml").write_text(wrong)
     for command in (("check",), ("patch", "--instance-type", "x", "--threads", "auto")):
@@ -46,7 +48,10 @@ def test_findings_of_all_rules_and_settings_are_valid(arc: Callable[..., Result]
 
 
 def test_a_finding_points_to_its_line_and_rule() -> None:
-    findings = [Finding("amlarc-restep", "error", "m", "a b.yml", 3, 5), Finding("threads", "note", "n", "c.yml")]
+    findings = [
+        Finding("amlarc-restep", "error", "m", "a b.yml", 3, 5),
+        Finding("threads", "note", "n", "c.yml"),
+    ]
     log = json.loads(
         sarif(
             [ReportedFinding(finding, False) for finding in findings],
@@ -57,10 +62,16 @@ def test_a_finding_points_to_its_line_and_rule() -> None:
     )
     first, second = log["runs"][0]["results"]
     place = first["locations"][0]["physicalLocation"]
-    assert place == {"artifactLocation": {"uri": "a%20b.yml"}, "region": {"startLine": 3, "startColumn": 5}}
+    assert place == {
+        "artifactLocation": {"uri": "a%20b.yml"},
+        "region": {"startLine": 3, "startColumn": 5},
+    }
     assert "region" not in second["locations"][0]["physicalLocation"]
     described = log["runs"][0]["tool"]["driver"]["rules"]
-    assert [described[entry["ruleIndex"]]["id"] for entry in (first, second)] == ["amlarc-restep", "threads"]
+    assert [described[entry["ruleIndex"]]["id"] for entry in (first, second)] == [
+        "amlarc-restep",
+        "threads",
+    ]
     assert [entry["helpUri"] for entry in described] == [
         "https://example.org/docs/rules/amlarc-restep.md",
         "https://example.org/docs/patch.md",
@@ -72,7 +83,9 @@ def test_a_finding_points_to_its_line_and_rule() -> None:
 def test_fixes_in_the_log_fix_the_file(
     arc: Callable[..., Result], tmp_path: Path, newline: str, mark: str
 ) -> None:
-    text = "command: x\nenvironment: e\ncompute: c\ntags: {é: é, A: AMLARC_RESTEP}\ninstance_type: x1"
+    text = (
+        "command: x\nenvironment: e\ncompute: c\ntags: {é: é, A: AMLARC_RESTEP}\ninstance_type: x1"
+    )
     fixed = {
         "amlarc-restep": text.replace("RESTEP", "PRESTEP"),
         "misplaced-key": text.replace("\ninstance_type: x1", "").replace(
@@ -83,7 +96,11 @@ def test_fixes_in_the_log_fix_the_file(
     path.write_bytes((mark + text.replace("\n", newline)).encode())
     log = validate(arc("check", path, "--format", "sarif").out)
     assert log["runs"][0]["newlineSequences"] == ["\r\n", "\n", "\r"]
-    fixes = {result["ruleId"]: result["fixes"][0] for result in log["runs"][0]["results"] if "fixes" in result}
+    fixes = {
+        result["ruleId"]: result["fixes"][0]
+        for result in log["runs"][0]["results"]
+        if "fixes" in result
+    }
     assert {rule: fix["properties"]["safe"] for rule, fix in fixes.items()} == {
         "amlarc-restep": True,
         "misplaced-key": False,
@@ -91,7 +108,9 @@ def test_fixes_in_the_log_fix_the_file(
     for rule, fix in fixes.items():
         [change] = fix["artifactChanges"]
         assert change["artifactLocation"]["uri"] == str(path)
-        assert replaced(text.replace("\n", newline), change["replacements"]) == fixed[rule].replace("\n", newline)
+        assert replaced(text.replace("\n", newline), change["replacements"]) == fixed[rule].replace(
+            "\n", newline
+        )
 
 
 def replaced(text: str, replacements: list[Any]) -> str:
@@ -101,17 +120,24 @@ def replaced(text: str, replacements: list[Any]) -> str:
         region = entry["deletedRegion"]
         first, last = region["startLine"] - 1, region["endLine"] - 1
         lines += [""] * (last + 1 - len(lines))
-        head, tail = lines[first][: region["startColumn"] - 1], lines[last][region["endColumn"] - 1 :]
+        head, tail = (
+            lines[first][: region["startColumn"] - 1],
+            lines[last][region["endColumn"] - 1 :],
+        )
         lines[first : last + 1] = [head + entry["insertedContent"]["text"] + tail]
     return "".join(lines)
 
 
-def test_a_fix_that_was_written_is_not_offered_again(arc: Callable[..., Result], tmp_path: Path) -> None:
+def test_a_fix_that_was_written_is_not_offered_again(
+    arc: Callable[..., Result], tmp_path: Path
+) -> None:
     path = tmp_path / "job.yml"
     path.write_text("command: x\nenvironment: e\ncompute: c\ntags: {A: AMLARC_RESTEP}\n")
     [result] = validate(arc("patch", path, "--format", "sarif").out)["runs"][0]["results"]
     assert "fixes" in result
-    [result] = validate(arc("patch", path, "--write", "--format", "sarif").out)["runs"][0]["results"]
+    [result] = validate(arc("patch", path, "--write", "--format", "sarif").out)["runs"][0][
+        "results"
+    ]
     assert "fixes" not in result
 
 

@@ -78,14 +78,20 @@ def test_exports_are_found_outside_of_quotes_only() -> None:
         ("(export A=1); python train.py", {}),
     ],
 )
-def test_exports_count_if_they_reach_the_commands_after_them(command: str, names: dict[str, str]) -> None:
+def test_exports_count_if_they_reach_the_commands_after_them(
+    command: str, names: dict[str, str]
+) -> None:
     assert exported_names(command) == names
     # As a shell sees it.
     shell = command.replace("./monitor.sh", "true").replace("python train.py", "true")
     done = subprocess.run(
         ["bash", "-c", f"{shell}\nwait; printenv A"], capture_output=True, text=True, check=False
     )
-    assert (done.stdout.strip().splitlines()[-1:] == [names["A"].strip("'")]) if names else not done.stdout.strip()
+    assert (
+        (done.stdout.strip().splitlines()[-1:] == [names["A"].strip("'")])
+        if names
+        else not done.stdout.strip()
+    )
 
 
 @pytest.mark.parametrize(
@@ -126,7 +132,11 @@ def test_evidence() -> None:
         FrameworkEvidence("faiss", "env.yml")
     ]
     code = "import torch, faiss\nfrom torch.utils.data import DataLoader\nDataLoader(d, num_workers=4)\n"
-    assert [item.what for item in evidence_in_code(code, "a.py")] == ["faiss", "dataloader", "workers"]
+    assert [item.what for item in evidence_in_code(code, "a.py")] == [
+        "faiss",
+        "dataloader",
+        "workers",
+    ]
     assert evidence_in_code("# import lightgbm\nlightgbm = 1\n", "a.py") == []
 
 
@@ -160,7 +170,11 @@ WORKERS = (*LOADER, FrameworkEvidence("workers", "a.py", 8))
     ],
 )
 def test_the_decision(
-    asked: Settings, evidence: tuple[FrameworkEvidence, ...], place: dict[str, int], how: str, number: int | None
+    asked: Settings,
+    evidence: tuple[FrameworkEvidence, ...],
+    place: dict[str, int],
+    how: str,
+    number: int | None,
 ) -> None:
     decision = decide(asked, evidence, instance_type="32cpu128g", **place)  # type: ignore[arg-type]
     assert (decision.how, decision.number) == (how, number)
@@ -179,4 +193,7 @@ def test_variables_are_merged_with_those_that_are_there() -> None:
     assert decision.variables({"AMLARC_PRESTEP": ALL}) == {}
     assert "OMP" not in decision.variables({"OMP_NUM_THREADS": "4"})["AMLARC_PRESTEP"]
     literal = decide(Settings(threads="lightgbm", manual=True, cores=8), (), instance_type=None)
-    assert literal.variables({"OMP_NUM_THREADS": "8"}) == {"MKL_NUM_THREADS": "8", "NUMEXPR_NUM_THREADS": "8"}
+    assert literal.variables({"OMP_NUM_THREADS": "8"}) == {
+        "MKL_NUM_THREADS": "8",
+        "NUMEXPR_NUM_THREADS": "8",
+    }

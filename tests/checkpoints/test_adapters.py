@@ -17,7 +17,9 @@ from tests.support import ROOT, unavailable
 pytestmark = [pytest.mark.slow, pytest.mark.real]
 
 
-def run_script(frameworks: str, name: str, *words: object, prefix: Sequence[str] = (), **environment: str) -> Any:
+def run_script(
+    frameworks: str, name: str, *words: object, prefix: Sequence[str] = (), **environment: str
+) -> Any:
     """What a script of `frameworks/` prints last, as JSON."""
     done = subprocess.run(
         [*prefix, frameworks, "-m", f"tests.checkpoints.frameworks.{name}", *map(str, words)],
@@ -50,7 +52,9 @@ EXACT = ["pytorch", "lightning", "keras", "transformers", "lightgbm", "xgboost",
 
 
 @pytest.mark.parametrize("name", EXACT)
-def test_the_final_weights_are_those_of_an_uninterrupted_run(frameworks: str, name: str, tmp_path: Path) -> None:
+def test_the_final_weights_are_those_of_an_uninterrupted_run(
+    frameworks: str, name: str, tmp_path: Path
+) -> None:
     """Bit for bit: weights, optimizer, other callbacks and random numbers, as far as the framework has them."""
     assert_exact(frameworks, f"{name}_run", tmp_path)
 
@@ -79,17 +83,23 @@ def test_keras_with_several_batches_at_once(frameworks: str, tmp_path: Path) -> 
     assert_exact(frameworks, "keras_run", tmp_path, MORE_OPTIONS='{"steps_per_execution": 3}')
 
 
-def test_keras_with_a_schedule_that_goes_by_the_rate_before(frameworks: str, tmp_path: Path) -> None:
+def test_keras_with_a_schedule_that_goes_by_the_rate_before(
+    frameworks: str, tmp_path: Path
+) -> None:
     """Keras begins an interrupted epoch again, and would apply the factor twice."""
     assert_exact(frameworks, "keras_run", tmp_path, RATE_FACTOR="0.8")
 
 
 @pytest.mark.parametrize("name", ["lightgbm", "xgboost"])
-def test_a_run_that_begins_with_a_model_has_as_many_rounds(frameworks: str, name: str, tmp_path: Path) -> None:
+def test_a_run_that_begins_with_a_model_has_as_many_rounds(
+    frameworks: str, name: str, tmp_path: Path
+) -> None:
     assert_exact(frameworks, f"{name}_run", tmp_path, BASE_ROUNDS="5")
 
 
-def test_lightgbm_with_dart_trains_the_same_with_the_callback(frameworks: str, tmp_path: Path) -> None:
+def test_lightgbm_with_dart_trains_the_same_with_the_callback(
+    frameworks: str, tmp_path: Path
+) -> None:
     """LightGBM 4.7 forgets the weights of its trees when a parameter is set, and then drops all of them."""
     result = run_script(frameworks, "lightgbm_dart", tmp_path)
     assert result["callback"] == 0 < result["rate"]
@@ -106,13 +116,20 @@ def test_a_schedule_of_learning_rates_goes_on_at_its_place(
 @pytest.mark.parametrize(
     "params",
     [
-        {"objective": "binary", "bagging_fraction": 1, "pos_bagging_fraction": 0.5, "neg_bagging_fraction": 0.9},
+        {
+            "objective": "binary",
+            "bagging_fraction": 1,
+            "pos_bagging_fraction": 0.5,
+            "neg_bagging_fraction": 0.9,
+        },
         {"objective": "rank_xendcg"},
         {"extra_trees": True, "subsample_freq": None},
     ],
     ids=str,
 )
-def test_lightgbm_draws_the_same_in_other_ways(frameworks: str, tmp_path: Path, params: dict[str, Any]) -> None:
+def test_lightgbm_draws_the_same_in_other_ways(
+    frameworks: str, tmp_path: Path, params: dict[str, Any]
+) -> None:
     assert_exact(frameworks, "lightgbm_run", tmp_path, MORE_PARAMS=json.dumps(params))
 
 
@@ -135,7 +152,9 @@ def test_lightgbm_is_not_exact_with_what_it_counts_from_its_start(
 
 def test_lightgbm_refuses_what_it_could_not_continue(frameworks: str, tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="LightGBM cannot go on with a random forest"):
-        run_script(frameworks, "interruptions", "lightgbm_run", tmp_path, MORE_PARAMS='{"boosting": "rf"}')
+        run_script(
+            frameworks, "interruptions", "lightgbm_run", tmp_path, MORE_PARAMS='{"boosting": "rf"}'
+        )
 
 
 def test_lightgbm_stops_early_at_the_same_round(frameworks: str, tmp_path: Path) -> None:
@@ -164,7 +183,9 @@ def test_xgboost_stops_early_at_the_same_round(frameworks: str, tmp_path: Path) 
     ],
     ids=str,
 )
-def test_xgboost_draws_the_same_rows_and_columns(frameworks: str, tmp_path: Path, params: dict[str, Any]) -> None:
+def test_xgboost_draws_the_same_rows_and_columns(
+    frameworks: str, tmp_path: Path, params: dict[str, Any]
+) -> None:
     assert_exact(frameworks, "xgboost_run", tmp_path, MORE_PARAMS=json.dumps(params))
 
 
@@ -211,6 +232,8 @@ PEERS = {
 }
 
 
-def test_what_frameworks_do_with_a_damaged_newest_checkpoint(frameworks: str, tmp_path: Path) -> None:
+def test_what_frameworks_do_with_a_damaged_newest_checkpoint(
+    frameworks: str, tmp_path: Path
+) -> None:
     result = run_script(frameworks, "damage", tmp_path)
     assert {name: tuple(row) for name, row in result.items()} == PEERS

@@ -184,7 +184,9 @@ def test_a_strict_store_reports_a_failed_later_save_in_the_training_thread(tmp_p
     assert store.wait()
 
 
-def test_a_failing_commit_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_commit_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = quiet(tmp_path)
     save(store, 1)
 
@@ -251,7 +253,9 @@ def test_what_cannot_be_made_durable_is_not_committed(
     real = os.fdatasync if name == "manifest" else os.fsync
 
     def fail(handle: int) -> None:
-        if os.readlink(f"/proc/self/fd/{handle}").endswith({"draft": ".tmp", "manifest": ".tmp"}.get(name, name)):
+        if os.readlink(f"/proc/self/fd/{handle}").endswith(
+            {"draft": ".tmp", "manifest": ".tmp"}.get(name, name)
+        ):
             raise OSError(5, "Input/output error")
         real(handle)
 
@@ -299,7 +303,9 @@ def test_a_save_is_not_lost_because_older_ones_cannot_be_deleted(
     assert "older checkpoints could not be deleted" in store.problems[0]
 
 
-@pytest.mark.parametrize("variables", [{"RANK": "none", "WORLD_SIZE": "x"}, {"RANK": "", "WORLD_SIZE": ""}])
+@pytest.mark.parametrize(
+    "variables", [{"RANK": "none", "WORLD_SIZE": "x"}, {"RANK": "", "WORLD_SIZE": ""}]
+)
 def test_variables_that_are_not_numbers_do_not_end_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]
 ) -> None:
@@ -380,7 +386,9 @@ def test_latest_says_what_it_did_not_use_and_why(tmp_path: Path) -> None:
 # --- time and resuming ---------------------------------------------------------------------------------------
 
 
-def test_a_clock_that_goes_backwards_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clock_that_goes_backwards_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = quiet(tmp_path)
     save(store, 1)
     monkeypatch.setattr(time, "time", lambda: 0.0)
@@ -444,12 +452,19 @@ def test_the_import_takes_less_than_20_ms(tmp_path: Path) -> None:
         "import time; begin = time.process_time(); import arc_toolkit.checkpoints;"
         "print((time.process_time() - begin) * 1000)"
     )
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment = {
+        name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
+    }
     environment["PYTHONPYCACHEPREFIX"] = str(tmp_path)
     times = []
     for _ in range(30):
         done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, env=environment, check=True
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            env=environment,
+            check=True,
         )
         times.append(float(done.stdout))
         if min(times) < 20:

@@ -42,7 +42,10 @@ def test_verify_names_what_is_damaged(folder: Path, arc: Arc) -> None:
     result = arc("checkpoints", "verify", str(folder), "--format", "json")
     assert result.code == 1
     rows = json.loads(result.out)["checkpoints"]
-    assert [row["state"] for row in rows] == ["x.bin has other bytes than were saved", *["committed"] * 3]
+    assert [row["state"] for row in rows] == [
+        "x.bin has other bytes than were saved",
+        *["committed"] * 3,
+    ]
     assert "3 valid, 1 damaged" in result.err
 
 
@@ -66,7 +69,9 @@ def test_prune_deletes_valid_ones_and_only_with_yes(folder: Path, arc: Arc) -> N
     assert "would delete" in shown.out
     assert len(list(folder.glob("step-*"))) == 4
     assert arc("checkpoints", "prune", str(folder), "--keep", "2", "--yes").code == 0
-    assert sorted(path.name[5:17] for path in folder.glob("step-*")) == [f"{step:012d}" for step in (2, 3, 4)]
+    assert sorted(path.name[5:17] for path in folder.glob("step-*")) == [
+        f"{step:012d}" for step in (2, 3, 4)
+    ]
 
 
 def test_bad_input_is_one_sentence(tmp_path: Path, arc: Arc) -> None:
@@ -76,7 +81,9 @@ def test_bad_input_is_one_sentence(tmp_path: Path, arc: Arc) -> None:
 
 
 def test_a_loss_that_is_not_a_number_is_text_in_json(tmp_path: Path, arc: Arc) -> None:
-    with Store(tmp_path / "c").save(1, metrics={"loss": math.nan, "best": -math.inf, "rate": 0.5}) as target:
+    with Store(tmp_path / "c").save(
+        1, metrics={"loss": math.nan, "best": -math.inf, "rate": 0.5}
+    ) as target:
         (target / "x.bin").write_bytes(b"x")
     result = arc("checkpoints", "list", str(tmp_path / "c"), "--format", "json")
     (row,) = json.loads(result.out, parse_constant=pytest.fail)["checkpoints"]

@@ -72,7 +72,18 @@ def test_a_manifest_that_makes_no_sense_is_damage_even_if_its_digest_is_right(
 
 @pytest.mark.parametrize(
     "content",
-    [signed() + b" ", b"\n" + signed(), b"", b"null", b"[]", b"5", b'"x"', b"{}", b"\xff\xfe", b"[" * 100_000],
+    [
+        signed() + b" ",
+        b"\n" + signed(),
+        b"",
+        b"null",
+        b"[]",
+        b"5",
+        b'"x"',
+        b"{}",
+        b"\xff\xfe",
+        b"[" * 100_000,
+    ],
 )
 def test_text_that_is_not_a_manifest_is_damage(tmp_path: Path, content: bytes) -> None:
     assert isinstance(parse_manifest(tmp_path, content), Damage)
@@ -97,7 +108,9 @@ def test_a_checkpoint_of_an_earlier_version_with_sha256_digests_is_valid_and_its
     (folder / "model.bin").write_bytes(content)
     blocks = [content[start : start + 1024] for start in range(0, len(content), 1024)]
     digests = [hashlib.sha256(block).hexdigest() for block in blocks]
-    (folder / NAME).write_bytes(signed(files=[{"path": "model.bin", "size": len(content), "sha256": digests}]))
+    (folder / NAME).write_bytes(
+        signed(files=[{"path": "model.bin", "size": len(content), "sha256": digests}])
+    )
     newest = quiet(tmp_path).latest()
     assert newest is not None
     assert newest.folder == folder
@@ -142,7 +155,11 @@ def test_links_and_pipes_are_refused(tmp_path: Path, kind: str) -> None:
         if kind == "pipe":
             os.mkfifo(folder / "pipe")
         else:
-            target = {"file link": outside / "x", "folder link": outside, "dangling link": outside / "no"}[kind]
+            target = {
+                "file link": outside / "x",
+                "folder link": outside,
+                "dangling link": outside / "no",
+            }[kind]
             (folder / "link").symlink_to(target)
     assert "is not a file" in store.problems[0]
     assert newest_step(tmp_path / "store") == 1
@@ -160,7 +177,9 @@ def test_a_file_that_became_a_link_is_damage(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [NAME, f".{NAME}.tmp"])
-def test_a_file_with_the_name_of_the_manifest_is_refused_and_not_lost(tmp_path: Path, name: str) -> None:
+def test_a_file_with_the_name_of_the_manifest_is_refused_and_not_lost(
+    tmp_path: Path, name: str
+) -> None:
     store = quiet(tmp_path)
     with store.save(1) as folder:
         (folder / name).write_text("of the user")

@@ -54,7 +54,9 @@ def test_another_machine_resumes_from_the_url(tmp_path: Path, url: str) -> None:
     assert list(other.steps(10)) == [8, 9]
 
 
-def test_a_url_alone_has_a_local_folder(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_url_alone_has_a_local_folder(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("ARC_TOOLKIT_CHECKPOINT_CACHE", str(tmp_path / "here"))
     store = quiet(url)
     save(store, 1)
@@ -80,7 +82,9 @@ def test_retention_at_the_url(tmp_path: Path, url: str) -> None:
 
 
 @pytest.mark.parametrize("damage", ["flip", "truncate", "missing", "manifest"])
-def test_a_damaged_checkpoint_at_the_url_is_skipped_and_kept(tmp_path: Path, url: str, damage: str) -> None:
+def test_a_damaged_checkpoint_at_the_url_is_skipped_and_kept(
+    tmp_path: Path, url: str, damage: str
+) -> None:
     store = quiet(tmp_path / "a", remote=url)
     save(store, 1)
     save(store, 2)
@@ -168,7 +172,9 @@ def test_an_evicted_writer_may_not_upload_after_its_replacement(tmp_path: Path, 
     assert old.listing()[0].order[0] == 3  # here it is kept
 
 
-def test_a_url_that_does_not_answer_does_not_end_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_url_that_does_not_answer_does_not_end_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("arc_toolkit.checkpoints.remote._PAUSES", (0.01,))
     store = quiet(tmp_path / "a", remote="nosuchscheme://x/y")
     assert store.latest() is None
@@ -205,7 +211,9 @@ def test_azurite_resumes_on_another_machine(container: Any, tmp_path: Path) -> N
 
 
 @pytest.mark.real
-def test_azurite_has_the_last_checkpoint_of_a_process_that_ends_at_once(container: Any, tmp_path: Path) -> None:
+def test_azurite_has_the_last_checkpoint_of_a_process_that_ends_at_once(
+    container: Any, tmp_path: Path
+) -> None:
     """Storage libraries need thread pools of Python, which end before its threads do."""
     url = f"az://{container.container_name}/ended"
     code = """
@@ -221,7 +229,9 @@ def test_azurite_has_the_last_checkpoint_of_a_process_that_ends_at_once(containe
 
 @pytest.mark.real
 @pytest.mark.slow
-def test_azurite_kill_during_uploads_never_leaves_a_wrong_checkpoint(container: Any, tmp_path: Path) -> None:
+def test_azurite_kill_during_uploads_never_leaves_a_wrong_checkpoint(
+    container: Any, tmp_path: Path
+) -> None:
     url = f"az://{container.container_name}/killed"
     code = """
         import sys
@@ -240,7 +250,9 @@ def test_azurite_kill_during_uploads_never_leaves_a_wrong_checkpoint(container: 
     acknowledged = -1
     for number in range(12):
         words = [sys.executable, str(script), str(tmp_path / f"machine{number}"), url]
-        process = subprocess.Popen(words, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)})
+        process = subprocess.Popen(
+            words, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)}
+        )
         assert process.stdout is not None
         for _ in range(number % 4 + 1):
             line = process.stdout.readline()
@@ -297,7 +309,9 @@ def test_the_copy_at_the_url_is_used_if_the_one_here_is_damaged(tmp_path: Path, 
     found = other.latest()
     assert found is not None
     assert (found.step, (found / "model.bin").read_bytes()) == (2, b"\2" * 100)
-    assert [damage.reason for damage in other.skipped] == ["model.bin has other bytes than were saved"]
+    assert [damage.reason for damage in other.skipped] == [
+        "model.bin has other bytes than were saved"
+    ]
     assert len(list((tmp_path / "a" / "damaged").iterdir())) == 1
 
 

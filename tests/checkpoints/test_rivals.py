@@ -29,7 +29,10 @@ def test_a_save_within_a_save(tmp_path: Path) -> None:
 
 def test_threads_that_save_at_the_same_time(tmp_path: Path) -> None:
     store = quiet(tmp_path, keep=20)
-    threads = [threading.Thread(target=save, args=(store, step, bytes([step]) * 9000)) for step in range(12)]
+    threads = [
+        threading.Thread(target=save, args=(store, step, bytes([step]) * 9000))
+        for step in range(12)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

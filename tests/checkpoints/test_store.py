@@ -58,18 +58,27 @@ def test_the_folder_is_that_of_the_start_although_the_training_code_goes_elsewhe
     assert Store("checkpoints").latest() is not None
 
 
-def test_what_cannot_be_read_now_stays_where_it_is(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_read_now_stays_where_it_is(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A network file system may answer again a minute later, and then nothing must be lost."""
     save(store, 1)
     save(store, 2)
     with monkeypatch.context() as patch:
-        patch.setattr("os.preadv", lambda *words: raise_error(OSError(errno.EIO, "input/output error")))
+        patch.setattr(
+            "os.preadv", lambda *words: raise_error(OSError(errno.EIO, "input/output error"))
+        )
         other = Store(store.root, report=lambda text: None)
         assert other.latest() is None
         assert ["input/output error" in damage.reason for damage in other.skipped] == [True, True]
-        patch.setattr(Path, "read_bytes", lambda path: raise_error(OSError(errno.EIO, "input/output error")))
+        patch.setattr(
+            Path, "read_bytes", lambda path: raise_error(OSError(errno.EIO, "input/output error"))
+        )
         assert other.latest() is None
-        patch.setattr("os.stat", lambda *words, **options: raise_error(OSError(errno.EIO, "input/output error")))
+        patch.setattr(
+            "os.stat",
+            lambda *words, **options: raise_error(OSError(errno.EIO, "input/output error")),
+        )
         assert other.latest() is None
     assert (Store(store.root).latest() or save).step == 2  # type: ignore[union-attr]
 
@@ -120,7 +129,9 @@ def newest_folder(store: Store) -> Path:
 
 @pytest.mark.parametrize("name", ["model.bin", "optimizer/state.bin", NAME])
 @pytest.mark.parametrize("damage", ["truncated", "empty", "missing", "flipped", "longer"])
-def test_a_damaged_checkpoint_is_skipped_reported_and_kept_aside(store: Store, name: str, damage: str) -> None:
+def test_a_damaged_checkpoint_is_skipped_reported_and_kept_aside(
+    store: Store, name: str, damage: str
+) -> None:
     save(store, 1)
     save(store, 2)
     path = newest_folder(store) / name
@@ -168,7 +179,11 @@ def test_every_flipped_byte_of_every_file_is_found(store: Store) -> None:
         place, bit = chance.randrange(len(data)), 1 << chance.randrange(8)
         path.write_bytes(data[:place] + bytes([data[place] ^ bit]) + data[place + 1 :])
         (entry,) = store.listing()
-        assert not isinstance(entry, Checkpoint) or verify(entry) is not None, (path.name, place, bit)
+        assert not isinstance(entry, Checkpoint) or verify(entry) is not None, (
+            path.name,
+            place,
+            bit,
+        )
         path.write_bytes(data)
 
 
@@ -189,7 +204,9 @@ def test_a_save_without_files_is_reported_once(tmp_path: Path) -> None:
     for step in (1, 2, 3):
         with store.save(step):
             pass
-    assert store.problems == ["step 1 is saved without a file: write into the folder that `save` gives"]
+    assert store.problems == [
+        "step 1 is saved without a file: write into the folder that `save` gives"
+    ]
     newest = store.latest()
     assert newest is not None
     assert newest.step == 3
@@ -312,7 +329,9 @@ def test_what_is_older_is_not_deleted_while_a_newer_one_is_damaged(tmp_path: Pat
     assert committed(again) == [3, 2, 1]
 
 
-def test_what_a_writer_before_did_not_finish_is_deleted_and_what_another_writes_is_not(tmp_path: Path) -> None:
+def test_what_a_writer_before_did_not_finish_is_deleted_and_what_another_writes_is_not(
+    tmp_path: Path,
+) -> None:
     save(Store(tmp_path, report=lambda text: None), 1)
     left = tmp_path / ".saving-000000000002-000001-dead"
     left.mkdir()
@@ -347,7 +366,9 @@ def test_a_store_without_a_folder_is_where_the_job_keeps_its_checkpoints(
     assert Store().root == tmp_path / "told"
 
 
-def test_what_azureml_moved_at_a_retry_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_azureml_moved_at_a_retry_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     for name, step in (("retry_001", 4), ("retry_002", 9)):
         save(Store(tmp_path / "outputs" / name / "checkpoints", report=lambda text: None), step)
@@ -363,7 +384,8 @@ def test_what_azureml_moved_at_a_retry_is_found(tmp_path: Path, monkeypatch: pyt
     for step in (5, 6, 7, 8):
         save(again, step)
     assert [
-        path.name for path in sorted((tmp_path / "outputs").glob("retry_*/checkpoints/step*/checkpoint.json"))
+        path.name
+        for path in sorted((tmp_path / "outputs").glob("retry_*/checkpoints/step*/checkpoint.json"))
     ] == [
         NAME,
         NAME,
@@ -499,7 +521,9 @@ def test_a_later_save_that_is_nearly_done_is_not_abandoned(store: Store) -> None
     assert not store.due(4)
 
 
-def test_with_notices_the_interval_is_that_of_cost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_notices_the_interval_is_that_of_cost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """q = 90 % of the evictions leave time for a save, if one fits into 30 s: sqrt(2 C M / (1 - q))."""
 
     def interval(save_seconds: float) -> float:
@@ -511,7 +535,9 @@ def test_with_notices_the_interval_is_that_of_cost(tmp_path: Path, monkeypatch: 
     assert interval(5.0) == pytest.approx(math.sqrt(2 * 5 * mean))
     monkeypatch.setenv("ARC_TOOLKIT_NOTICE", str(tmp_path / "notice"))
     assert interval(5.0) == pytest.approx(math.sqrt(2 * 5 * mean / 0.1))
-    assert interval(25.0) == pytest.approx(math.sqrt(2 * 25 * mean)), "25 s and a margin do not fit into 30"
+    assert interval(25.0) == pytest.approx(math.sqrt(2 * 25 * mean)), (
+        "25 s and a margin do not fit into 30"
+    )
 
 
 # --- inside of other people's jobs -----------------------------------------------------------------------------
@@ -523,7 +549,9 @@ def test_nothing_but_the_standard_library_is_imported() -> None:
         "print([m for m in sys.modules if m.split('.')[0] not in {*sys.stdlib_module_names, 'arc_toolkit'}"
         " and not m.startswith(('_', 'sitecustomize', 'usercustomize'))])"
     )
-    done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code], capture_output=True, text=True, cwd=ROOT, check=True
+    )
     assert json.loads(done.stdout.replace("'", '"')) == []
 
 
@@ -544,7 +572,9 @@ def test_what_a_process_left_that_died_while_it_deleted_or_committed_is_deleted(
     heir = Store(tmp_path, keep=2)
     save(heir, 4)
     save(heir, 5)
-    assert sorted(os.listdir(tmp_path)) == sorted([".writers", *(entry.folder.name for entry in heir.listing())])
+    assert sorted(os.listdir(tmp_path)) == sorted(
+        [".writers", *(entry.folder.name for entry in heir.listing())]
+    )
     assert committed(heir) == [5, 4]
 
 

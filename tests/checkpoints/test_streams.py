@@ -50,7 +50,9 @@ def read_back(path: Path, block_size: int = SMALL) -> list[str]:
 def helpers(before: int = 0) -> int:
     """Threads that run beside those of Python's own `threading`."""
     end = time.monotonic() + 20
-    while (count := _thread._count() + 1 - threading.active_count()) > before and time.monotonic() < end:
+    while (
+        count := _thread._count() + 1 - threading.active_count()
+    ) > before and time.monotonic() < end:
         time.sleep(0.01)
     return max(0, count)
 
@@ -69,11 +71,15 @@ def completed(stream: DigestedFile) -> list[str]:
 @pytest.mark.parametrize("size", [0, 1, SMALL - 1, SMALL, SMALL + 1, 3 * SMALL, 20 * SMALL + 17])
 @pytest.mark.parametrize("piece", [1000, SMALL, 5 * SMALL])
 @pytest.mark.usefixtures("small_blocks")
-def test_the_bytes_and_digests_are_those_of_any_other_file(tmp_path: Path, size: int, piece: int) -> None:
+def test_the_bytes_and_digests_are_those_of_any_other_file(
+    tmp_path: Path, size: int, piece: int
+) -> None:
     content = random.Random(size).randbytes(size)
     with DigestedFile(tmp_path / "x") as stream:
         for start in range(0, size, piece):
-            assert stream.write(content[start : start + piece]) == len(content[start : start + piece])
+            assert stream.write(content[start : start + piece]) == len(
+                content[start : start + piece]
+            )
         assert stream.tell() == size
     assert (tmp_path / "x").read_bytes() == content
     assert stream.digests == read_back(tmp_path / "x")
@@ -83,7 +89,9 @@ def test_the_bytes_and_digests_are_those_of_any_other_file(tmp_path: Path, size:
 
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("seed", range(40))
-def test_any_order_of_writes_and_seeks_gives_the_file_that_memory_would_have(tmp_path: Path, seed: int) -> None:
+def test_any_order_of_writes_and_seeks_gives_the_file_that_memory_would_have(
+    tmp_path: Path, seed: int
+) -> None:
     chance, model = random.Random(seed), io.BytesIO()
     with DigestedFile(tmp_path / "x") as stream:
         for _ in range(30):
@@ -178,7 +186,9 @@ def test_a_save_with_streams_and_other_files(tmp_path: Path, closes: bool) -> No
 
 
 @pytest.mark.parametrize("change", ["same size", "longer", "replaced", "deleted", "mapped"])
-def test_a_file_that_changes_after_its_stream_was_closed_is_read_back(tmp_path: Path, change: str) -> None:
+def test_a_file_that_changes_after_its_stream_was_closed_is_read_back(
+    tmp_path: Path, change: str
+) -> None:
     """Else the manifest would describe other bytes than are there, and the checkpoint would be lost."""
     import mmap
 
@@ -202,7 +212,9 @@ def test_a_file_that_changes_after_its_stream_was_closed_is_read_back(tmp_path: 
                 memory[:6] = b"second"
         is_there = change != "deleted"
         expected = (folder / "model.bin").read_bytes() if is_there else b""
-    assert [entry["path"] for entry in newest(tmp_path).manifest["files"]] == ["model.bin"] * is_there
+    assert [entry["path"] for entry in newest(tmp_path).manifest["files"]] == [
+        "model.bin"
+    ] * is_there
     assert not is_there or (newest(tmp_path) / "model.bin").read_bytes() == expected
 
 
@@ -233,7 +245,10 @@ def test_a_stream_stays_in_its_folder(tmp_path: Path, name: str) -> None:
 
 
 def test_only_the_folder_of_a_save_has_streams(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="of the folder that save"), quiet(tmp_path).save(1) as folder:
+    with (
+        pytest.raises(ValueError, match="of the folder that save"),
+        quiet(tmp_path).save(1) as folder,
+    ):
         (folder / "sub").stream("x")
 
 
@@ -252,7 +267,9 @@ def test_the_folder_is_a_path_in_every_other_way(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("way", ["flag", "write", "short"])
 @pytest.mark.usefixtures("small_blocks")
-def test_a_file_system_without_direct_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+def test_a_file_system_without_direct_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
     """It refuses the flag; takes the flag and refuses the blocks; or takes a part of a block."""
     real_fcntl, real_pwrite = fcntl.fcntl, os.pwrite
 
@@ -341,7 +358,15 @@ print(len(problems), store.latest().step, sum(name.startswith("step") for name i
 def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     mount = 'mount -t tmpfs -o size=24m none "$0" && exec "$@"'
-    prefix = [shutil.which("unshare") or "false", "--user", "--map-root-user", "--mount", "sh", "-c", mount]
+    prefix = [
+        shutil.which("unshare") or "false",
+        "--user",
+        "--map-root-user",
+        "--mount",
+        "sh",
+        "-c",
+        mount,
+    ]
     prefix.append(str(tmp_path / "disk"))
     if subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode:
         unavailable("no file system can be mounted here")
@@ -361,7 +386,9 @@ def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("small_blocks")
-def test_without_threads_the_caller_does_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_threads_the_caller_does_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*words: object) -> None:
         raise RuntimeError("can't start new thread")
 
@@ -462,7 +489,9 @@ def test_a_signal_at_any_moment_of_a_stream(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_killed_at_any_moment_of_a_stream_the_newest_committed_checkpoint_loads(tmp_path: Path) -> None:
+def test_killed_at_any_moment_of_a_stream_the_newest_committed_checkpoint_loads(
+    tmp_path: Path,
+) -> None:
     save = """
         with folder.stream("model.bin") as stream:
             for _ in range(9):
@@ -489,6 +518,10 @@ for step in (1, 2):
 print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 """
     done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, cwd=ROOT, check=True
+        [sys.executable, "-c", code, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=True,
     )
     assert int(done.stdout) <= 40

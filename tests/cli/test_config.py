@@ -56,7 +56,9 @@ def test_above_the_repository_nothing_is_looked_for(
     assert "8cpu32g" not in arc("patch", "job.yml").out
 
 
-def test_the_closest_folder_wins_and_takes_the_rest_from_those_above(project: Path, arc: Arc) -> None:
+def test_the_closest_folder_wins_and_takes_the_rest_from_those_above(
+    project: Path, arc: Arc
+) -> None:
     configure(
         project,
         '[patch]\ninstance-type = "cpu"\n[patch.folders.gpu]\ninstance-type = "gpu"\ninstance-count = 2\n'
@@ -92,7 +94,12 @@ def test_an_option_that_excludes_another_replaces_it(project: Path, arc: Arc) ->
 def test_lists_are_replaced_by_the_command_line(project: Path, arc: Arc) -> None:
     configure(project, '[gen-instance-types]\nshare = ["whole", "half"]\nformat = "table"\n')
     assert arc("gen-instance-types", "--sku", "D64s_v5").out.count("Standard_D64s_v5") == 2
-    assert arc("gen-instance-types", "--sku", "D64s_v5", "--share", "quarter").out.count("Standard_D64s_v5") == 1
+    assert (
+        arc("gen-instance-types", "--sku", "D64s_v5", "--share", "quarter").out.count(
+            "Standard_D64s_v5"
+        )
+        == 1
+    )
 
 
 def test_config_names_another_file_or_none(project: Path, arc: Arc) -> None:
@@ -101,11 +108,16 @@ def test_config_names_another_file_or_none(project: Path, arc: Arc) -> None:
     assert "instance_type: other" in arc("patch", "job.yml", "--config", "ci.toml").out
     assert "instance_type" not in arc("patch", "job.yml", "--config=none").out
     missing = arc("patch", "job.yml", "--config", "nowhere.toml")
-    assert (missing.code, missing.err) == (2, "arc-toolkit: cannot read nowhere.toml: no such file or directory\n")
+    assert (missing.code, missing.err) == (
+        2,
+        "arc-toolkit: cannot read nowhere.toml: no such file or directory\n",
+    )
 
 
 def test_show_config_tells_where_each_value_comes_from(project: Path, arc: Arc) -> None:
-    configure(project, '[patch]\ninstance-type = "8cpu32g"\n[patch.folders.gpu]\nexport = ["X_THREADS"]\n')
+    configure(
+        project, '[patch]\ninstance-type = "8cpu32g"\n[patch.folders.gpu]\nexport = ["X_THREADS"]\n'
+    )
     result = arc("patch", "--show-config", "--instance-count", "3")
     rows = {line.split("  ")[0]: line.split() for line in result.out.splitlines()}
     assert result.code == 0
@@ -118,7 +130,8 @@ def test_show_config_tells_where_each_value_comes_from(project: Path, arc: Arc) 
 def test_subcommands_have_sections_of_their_own(project: Path, arc: Arc) -> None:
     configure(project, '[cluster]\nresource-group = "rg"\n[cluster.preflight]\nworkspace = "ws"\n')
     rows = {
-        line.split()[0]: line.split() for line in arc("cluster", "preflight", "--show-config").out.splitlines()
+        line.split()[0]: line.split()
+        for line in arc("cluster", "preflight", "--show-config").out.splitlines()
     }
     assert rows["resource-group"][1:] == ["rg", "arc-toolkit.toml", "[cluster]"]
     assert rows["workspace"][1:] == ["ws", "arc-toolkit.toml", "[cluster.preflight]"]
@@ -127,10 +140,16 @@ def test_subcommands_have_sections_of_their_own(project: Path, arc: Arc) -> None
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('[patch]\ninstance-typ = "x"\n', "[patch] has no option `instance-typ`: did you mean `instance-type`?"),
+        (
+            '[patch]\ninstance-typ = "x"\n',
+            "[patch] has no option `instance-typ`: did you mean `instance-type`?",
+        ),
         ("[pacth]\n", "no command `pacth`: did you mean `patch`?"),
         ("[patch]\nwrite = 1\n", "[patch] write: use true or false, not 1"),
-        ('[patch]\nthreads = "many"\n', "[patch] threads: 'many' is not one of auto, lightgbm, faiss, off"),
+        (
+            '[patch]\nthreads = "many"\n',
+            "[patch] threads: 'many' is not one of auto, lightgbm, faiss, off",
+        ),
         ('[patch]\ninstance-count = "two"\n', "[patch] instance-count: 'two' cannot be used here"),
         ("[patch]\ninstance-type = [1]\n", "[patch] instance-type: use one value, not [1]"),
         ("patch = 1\n", "`patch` must be a table, not int"),
@@ -139,7 +158,9 @@ def test_subcommands_have_sections_of_their_own(project: Path, arc: Arc) -> None
         ("[diagnose.folders.x]\n", "[diagnose.folders]: only patch and check have folders"),
     ],
 )
-def test_a_mistake_in_the_file_is_one_sentence(project: Path, arc: Arc, text: str, message: str) -> None:
+def test_a_mistake_in_the_file_is_one_sentence(
+    project: Path, arc: Arc, text: str, message: str
+) -> None:
     configure(project, text)
     command = "diagnose" if "diagnose" in text else "patch"
     result = arc(command, "job.yml")

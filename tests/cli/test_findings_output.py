@@ -57,7 +57,11 @@ COMMANDS = {
 @pytest.mark.parametrize("form", ["text", "json", "sarif", "github"])
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_whole_output(
-    arc: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, form: str
+    arc: Callable[..., Result],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    form: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("sample.yml").write_bytes(JOB.replace("\n", "\r\n").encode())

@@ -20,7 +20,18 @@ from arc_toolkit.cli.console import Console
 from tests.support import ROOT, Result
 
 Arc = Callable[..., Result]
-HEAVY = ("kubernetes", "azure", "jinja2", "yaml", "rich", "sqlite3", "argparse", "subprocess", "http", "ssl")
+HEAVY = (
+    "kubernetes",
+    "azure",
+    "jinja2",
+    "yaml",
+    "rich",
+    "sqlite3",
+    "argparse",
+    "subprocess",
+    "http",
+    "ssl",
+)
 
 
 def test_alone_it_shows_the_four_jobs_with_an_example_each(arc: Arc) -> None:
@@ -61,7 +72,10 @@ def test_the_help_of_a_command_imports_no_optional_package(name: str) -> None:
 
 def test_an_unknown_command_gets_the_nearest_one(arc: Arc) -> None:
     result = arc("daignose")
-    assert (result.code, result.err) == (2, "arc-toolkit: no command `daignose`: did you mean `diagnose`?\n")
+    assert (result.code, result.err) == (
+        2,
+        "arc-toolkit: no command `daignose`: did you mean `diagnose`?\n",
+    )
 
 
 def test_common_options_may_be_before_the_command(arc: Arc) -> None:
@@ -88,7 +102,8 @@ def test_a_fault_is_one_sentence_and_a_log_without_secrets(
 
 
 @pytest.mark.parametrize(
-    ("choice", "no_color", "colored"), [("always", "1", True), ("auto", "", False), ("never", "", False)]
+    ("choice", "no_color", "colored"),
+    [("always", "1", True), ("auto", "", False), ("never", "", False)],
 )
 def test_colour_obeys_the_option_and_no_color(
     arc: Arc, monkeypatch: pytest.MonkeyPatch, choice: str, no_color: str, colored: bool
@@ -109,7 +124,9 @@ def test_colour_obeys_the_option_and_no_color(
         ("--ver", "--version"),
     ],
 )
-def test_bash_takes_the_completion_script_and_completes_with_it(arc: Arc, typed: str, completed: str) -> None:
+def test_bash_takes_the_completion_script_and_completes_with_it(
+    arc: Arc, typed: str, completed: str
+) -> None:
     script = arc("completion", "bash").out
     words = f"COMP_WORDS=(arc-toolkit {typed}); COMP_CWORD={len(typed.split())}"
     probe = f"{script}\n{words}; _arc_toolkit; echo ${{COMPREPLY[@]}}"
@@ -135,24 +152,32 @@ def parsers(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
 
 @pytest.mark.parametrize("name", list(cli.COMMANDS))
 def test_every_option_of_a_command_is_documented(name: str) -> None:
-    pages = "\n".join(page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs").glob("**/*.md")))
+    pages = "\n".join(
+        page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs").glob("**/*.md"))
+    )
     assert f"arc-toolkit {name}" in pages
     for parser in parsers(cli.command_parser(name)):
         for action in parser._actions:
             options = [option for option in action.option_strings if option.startswith("--")]
-            assert not options or any(f"`{option}" in pages for option in options), (parser.prog, options)
+            assert not options or any(f"`{option}" in pages for option in options), (
+                parser.prog,
+                options,
+            )
 
 
 def test_the_module_runs_as_the_command() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "arc_toolkit", "--version"], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "arc_toolkit", "--version"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert done.stdout == f"arc-toolkit {__version__}\n"
 
 
 def test_files_are_written_whole_keep_their_mode_and_leave_no_litter(tmp_path: Path) -> None:
     from arc_toolkit.errors import ArcError
-    from arc_toolkit.files import write_atomic
+    from arc_toolkit.file_io import write_atomic
 
     file = tmp_path / "a.yaml"
     file.write_text("old")

@@ -65,7 +65,8 @@ def test_the_same_file_below_a_folder_is_skipped(
 
 @pytest.mark.parametrize("command", ["patch", "check", "place"])
 @pytest.mark.parametrize(
-    ("name", "text"), [("valid.yaml", "a: 1\n"), ("empty.yaml", ""), ("code.py", "print({'a': 1})\n")]
+    ("name", "text"),
+    [("valid.yaml", "a: 1\n"), ("empty.yaml", ""), ("code.py", "print({'a': 1})\n")],
 )
 def test_a_readable_file_that_is_about_something_else_is_fine(
     arc: Callable[..., Result], tmp_path: Path, command: str, name: str, text: str

@@ -24,7 +24,9 @@ def test_options_that_make_no_sense(
     arc: Callable[..., Result], tmp_path: Path, options: list[str], sentence: str
 ) -> None:
     path = tmp_path / "pod.yaml"
-    path.write_text("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: i}]}\n")
+    path.write_text(
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: i}]}\n"
+    )
     result = arc("place", str(path), *options)
     assert result.code == 2
     assert sentence in result.err

@@ -37,7 +37,9 @@ def test_sarif_links_to_the_pages_where_they_are_published(
     arc: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "job.yml"
-    file.write_text("command: python t.py\nenvironment: azureml:lightgbm@latest\ncompute: azureml:aks\n")
+    file.write_text(
+        "command: python t.py\nenvironment: azureml:lightgbm@latest\ncompute: azureml:aks\n"
+    )
 
     def uris() -> list[str | None]:
         [run] = json.loads(arc("check", str(file), "--format", "sarif").out)["runs"]

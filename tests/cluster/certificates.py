@@ -39,12 +39,18 @@ class Authority:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "arc-toolkit tests")])
         builder = self._builder(self._name, self._key, days=1)
-        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        builder = builder.add_extension(
+            x509.BasicConstraints(ca=True, path_length=None), critical=True
+        )
         self.certificate = builder.sign(self._key, hashes.SHA256()).public_bytes(PEM)
 
-    def _builder(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, days: int) -> x509.CertificateBuilder:
+    def _builder(
+        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, days: int
+    ) -> x509.CertificateBuilder:
         now = datetime.datetime.now(datetime.UTC)
-        start, end = (now - DAY, now + days * DAY) if days > 0 else (now - 3 * DAY, now + days * DAY)
+        start, end = (
+            (now - DAY, now + days * DAY) if days > 0 else (now - 3 * DAY, now + days * DAY)
+        )
         return (
             x509.CertificateBuilder()
             .subject_name(subject)

@@ -22,10 +22,14 @@ def gen(arc: Arc, cluster: ControlPlane) -> Arc:
 
     cluster.create(big("big-0"))
     ready(cluster, "big-0")
-    return lambda *words: arc("gen-instance-types", "--from-cluster", "--kubeconfig", cluster.kubeconfig, *words)
+    return lambda *words: arc(
+        "gen-instance-types", "--from-cluster", "--kubeconfig", cluster.kubeconfig, *words
+    )
 
 
 @pytest.fixture
 def look(arc: Arc, cluster: ControlPlane) -> Arc:
     """`look("nodes", ...)` is `arc-toolkit cluster nodes ...` on this cluster."""
-    return lambda command, *words: arc("cluster", command, "--kubeconfig", cluster.kubeconfig, *words)
+    return lambda command, *words: arc(
+        "cluster", command, "--kubeconfig", cluster.kubeconfig, *words
+    )

@@ -28,7 +28,10 @@ Object = dict[str, Any]
 
 CRD = Path(__file__).with_name("instance_type_crd.json")
 _TYPES = "/apis/amlarc.azureml.com/v1alpha1/instancetypes"
-_FAST = ["--kube-api-qps=1000", "--kube-api-burst=2000"]  # with the defaults, 1,000 nodes take minutes
+_FAST = [
+    "--kube-api-qps=1000",
+    "--kube-api-burst=2000",
+]  # with the defaults, 1,000 nodes take minutes
 _VOLCANO_CONF = """\
 actions: "enqueue, allocate, backfill"
 tiers:
@@ -55,18 +58,31 @@ class ControlPlane:
         self._tokens = {"admin": secrets.token_hex(16)}
         self.authority = Authority()
         etcd, etcd_peer, api, scheduler, manager, kwok = free_ports(6)
-        self._ports = {"etcd": etcd, "peer": etcd_peer, "scheduler": scheduler, "manager": manager, "kwok": kwok}
+        self._ports = {
+            "etcd": etcd,
+            "peer": etcd_peer,
+            "scheduler": scheduler,
+            "manager": manager,
+            "kwok": kwok,
+        }
         self.server = f"https://127.0.0.1:{api}"
         self._api_port = api
         self._write("ca.crt", self.authority.certificate)
         self._write_pair("apiserver", self.authority.issue("kube-apiserver"))
         self._write("accounts.key", rsa_key())
-        self._pool = urllib3.PoolManager(maxsize=8, ca_certs=str(folder / "ca.crt"), retries=False, timeout=60)
-        self.kubeconfig = self.write_kubeconfig("admin", self.authority.issue("admin", "system:masters"))
+        self._pool = urllib3.PoolManager(
+            maxsize=8, ca_certs=str(folder / "ca.crt"), retries=False, timeout=60
+        )
+        self.kubeconfig = self.write_kubeconfig(
+            "admin", self.authority.issue("admin", "system:masters")
+        )
         for user in ("reader", "applier", "nobody"):
             self._tokens[user] = secrets.token_hex(16)
         groups = {"admin": "system:masters"}
-        lines = [f"{token},{user},{user},{groups.get(user, 'people')}" for user, token in self._tokens.items()]
+        lines = [
+            f"{token},{user},{user},{groups.get(user, 'people')}"
+            for user, token in self._tokens.items()
+        ]
         self._write("tokens.csv", "\n".join(lines).encode())
 
     # --- running ----------------------------------------------------------------------------------------------
@@ -89,7 +105,12 @@ class ControlPlane:
 
     def remove_crd(self) -> None:
         """As if the AzureML extension were not installed."""
-        self.delete("CustomResourceDefinition", "instancetypes.amlarc.azureml.com", "", "apiextensions.k8s.io/v1")
+        self.delete(
+            "CustomResourceDefinition",
+            "instancetypes.amlarc.azureml.com",
+            "",
+            "apiextensions.k8s.io/v1",
+        )
         self.wait("the end of the InstanceType CRD", lambda: not self._served(_TYPES))
 
     def stop(self) -> None:
@@ -112,14 +133,27 @@ class ControlPlane:
 
     def _start_apiserver(self) -> None:
         file = self._file
-        options = [f"--secure-port={self._api_port}", "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1"]
-        options += [f"--etcd-servers=http://127.0.0.1:{self._ports['etcd']}", "--endpoint-reconciler-type=none"]
-        options += [f"--tls-cert-file={file('apiserver.crt')}", f"--tls-private-key-file={file('apiserver.key')}"]
+        options = [
+            f"--secure-port={self._api_port}",
+            "--bind-address=127.0.0.1",
+            "--advertise-address=127.0.0.1",
+        ]
+        options += [
+            f"--etcd-servers=http://127.0.0.1:{self._ports['etcd']}",
+            "--endpoint-reconciler-type=none",
+        ]
+        options += [
+            f"--tls-cert-file={file('apiserver.crt')}",
+            f"--tls-private-key-file={file('apiserver.key')}",
+        ]
         options += [f"--client-ca-file={file('ca.crt')}", f"--token-auth-file={file('tokens.csv')}"]
         options += ["--authorization-mode=RBAC,Node", "--disable-admission-plugins=ServiceAccount"]
         # As on AKS: https://learn.microsoft.com/azure/aks/faq
         options += ["--enable-admission-plugins=PodTolerationRestriction"]
-        options += ["--service-account-issuer=https://127.0.0.1", "--service-cluster-ip-range=10.0.0.0/24"]
+        options += [
+            "--service-account-issuer=https://127.0.0.1",
+            "--service-cluster-ip-range=10.0.0.0/24",
+        ]
         options += ["--delete-collection-workers=8"]
         options += [f"--service-account-key-file={file('accounts.key')}"]
         options += [f"--service-account-signing-key-file={file('accounts.key')}"]
@@ -204,7 +238,11 @@ class ControlPlane:
             self._servers.pop("vc-scheduler").stop(signal.SIGKILL)
         path = self._write("volcano.yaml", conf.encode())
         (listen,) = free_ports(1)
-        options = [f"--listen-address=127.0.0.1:{listen}", f"--scheduler-conf={path}", "--schedule-period=500ms"]
+        options = [
+            f"--listen-address=127.0.0.1:{listen}",
+            f"--scheduler-conf={path}",
+            "--schedule-period=500ms",
+        ]
         self._run_volcano("vc-scheduler", *options)
 
     def _run_volcano(self, name: str, *more: str) -> None:
@@ -270,15 +308,23 @@ class ControlPlane:
         """Merge patch; end the path with `/status` for the status."""
         return self.request("PATCH", path, change, content="application/merge-patch+json")
 
-    def get(self, kind: str, name: str, namespace: str = "default", api_version: str = "v1") -> Object:
+    def get(
+        self, kind: str, name: str, namespace: str = "default", api_version: str = "v1"
+    ) -> Object:
         return self.request("GET", path_of(kind, api_version, namespace, name))
 
-    def list(self, kind: str, namespace: str = "", api_version: str = "v1", **params: object) -> list[Object]:
+    def list(
+        self, kind: str, namespace: str = "", api_version: str = "v1", **params: object
+    ) -> list[Object]:
         """All objects of a kind; of all namespaces unless one is given."""
-        found: list[Object] = self.request("GET", path_of(kind, api_version, namespace), None, params)["items"]
+        found: list[Object] = self.request(
+            "GET", path_of(kind, api_version, namespace), None, params
+        )["items"]
         return found
 
-    def delete(self, kind: str, name: str, namespace: str = "default", api_version: str = "v1") -> None:
+    def delete(
+        self, kind: str, name: str, namespace: str = "default", api_version: str = "v1"
+    ) -> None:
         grace = {"gracePeriodSeconds": 0, "kind": "DeleteOptions", "apiVersion": "v1"}
         self.request("DELETE", path_of(kind, api_version, namespace, name), grace)
 
@@ -289,14 +335,24 @@ class ControlPlane:
     def wipe(self) -> None:
         """Leave the cluster as it was started: no nodes, pods, DaemonSets, events, types, and no Volcano."""
         self.stop_volcano()
-        kinds = [("DaemonSet", "apps/v1"), ("InstanceType", "amlarc.azureml.com/v1alpha1"), ("Pod", "v1")]
+        kinds = [
+            ("DaemonSet", "apps/v1"),
+            ("InstanceType", "amlarc.azureml.com/v1alpha1"),
+            ("Pod", "v1"),
+        ]
         kinds += [("Event", "v1"), ("Node", "v1")]
         if self._served("/apis/scheduling.volcano.sh/v1beta1"):
             kinds.insert(0, ("PodGroup", "scheduling.volcano.sh/v1beta1"))
         for kind, version in kinds:
             for space in ["default", "kube-system", "azureml"] if kind in NAMESPACED else [""]:
-                self.wait(f"the end of every {kind}", partial(self._cleared, path_of(kind, version, space)))
-        self.wait("an empty cluster", lambda: not self.list("Pod", limit=1) and not self.list("Node", limit=1))
+                self.wait(
+                    f"the end of every {kind}",
+                    partial(self._cleared, path_of(kind, version, space)),
+                )
+        self.wait(
+            "an empty cluster",
+            lambda: not self.list("Pod", limit=1) and not self.list("Node", limit=1),
+        )
 
     def _cleared(self, path: str) -> bool:
         """Delete what is there. The server gives up on a request after a minute, so thousands may take several."""
@@ -307,7 +363,9 @@ class ControlPlane:
         except (ApiError, urllib3.exceptions.HTTPError):
             return False
 
-    def wait(self, what: str, ready: Callable[[], bool], seconds: float = 120, every: float = 0.1) -> None:
+    def wait(
+        self, what: str, ready: Callable[[], bool], seconds: float = 120, every: float = 0.1
+    ) -> None:
         """Poll until ready; a RuntimeError says what did not come.
 
         A server that swaps the storage of a changed CRD answers 503 for a moment: that is "not yet".
@@ -334,7 +392,10 @@ class ControlPlane:
         """A kubeconfig with the context `arc-tests`: by certificate, or by the token of a user."""
         who: Object = {"token": self._tokens.get(user, "wrong")}
         if pair:
-            who = {"client-certificate-data": _base64(pair.certificate), "client-key-data": _base64(pair.key)}
+            who = {
+                "client-certificate-data": _base64(pair.certificate),
+                "client-key-data": _base64(pair.key),
+            }
         there = {
             "server": server or self.server,
             "certificate-authority-data": _base64(self.authority.certificate),

@@ -112,7 +112,9 @@ class Verdicts:
             for version in crd["spec"]["versions"]:
                 self._resources.pop(f"{group}/{version['name']}", None)
         for crd in crds:
-            self._cluster.wait(f"{crd['metadata']['name']}", partial(self._established, crd), 120, every=0.2)
+            self._cluster.wait(
+                f"{crd['metadata']['name']}", partial(self._established, crd), 120, every=0.2
+            )
 
     def of(self, manifest: Object) -> str | None:
         """Why it is rejected; empty if it is accepted, None if the cluster does not know its kind."""
@@ -160,13 +162,17 @@ class Verdicts:
                 rows = self._cluster.request("GET", path)["resources"]
             except ApiError:
                 return None
-            self._resources[api_version] = {row["kind"]: row for row in rows if "/" not in row["name"]}
+            self._resources[api_version] = {
+                row["kind"]: row for row in rows if "/" not in row["name"]
+            }
         return self._resources[api_version].get(kind)
 
     def _make_namespace(self, name: str) -> None:
         if name not in self._namespaces:
             self._namespaces.add(name)
-            self._cluster.create_if_absent({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+            self._cluster.create_if_absent(
+                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+            )
 
 
 def objects_in(document: Any) -> Iterator[Object]:
@@ -175,8 +181,12 @@ def objects_in(document: Any) -> Iterator[Object]:
         for item in document:
             yield from objects_in(item)
     elif isinstance(document, dict):
-        named = isinstance(document.get("kind"), str) and isinstance(document.get("apiVersion"), str)
+        named = isinstance(document.get("kind"), str) and isinstance(
+            document.get("apiVersion"), str
+        )
         if named and document["kind"] != "List":
-            yield document if "metadata" in document else {**document, "metadata": {"name": "inside"}}
+            yield (
+                document if "metadata" in document else {**document, "metadata": {"name": "inside"}}
+            )
         for item in document.values():
             yield from objects_in(item)

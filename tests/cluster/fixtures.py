@@ -35,7 +35,9 @@ def cluster(control_plane: ControlPlane) -> ControlPlane:
 @pytest.fixture
 def own_cluster(tmp_path: Path) -> Iterator[ControlPlane]:
     """A Kubernetes for one test that leaves thousands of objects: ending it takes less than wiping it."""
-    with _running(tmp_path, lease_seconds=600) as plane:  # a thousand nodes would do little else than renew
+    with _running(
+        tmp_path, lease_seconds=600
+    ) as plane:  # a thousand nodes would do little else than renew
         yield plane
 
 
@@ -47,7 +49,9 @@ def older_cluster(tmp_path: Path) -> Iterator[ControlPlane]:
 
 
 @contextmanager
-def _running(folder: Path, lease_seconds: int = 40, *, older: bool = False) -> Iterator[ControlPlane]:
+def _running(
+    folder: Path, lease_seconds: int = 40, *, older: bool = False
+) -> Iterator[ControlPlane]:
     binaries = build.locate(older=older)
     missing = build.missing(binaries)
     if missing:

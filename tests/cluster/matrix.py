@@ -84,7 +84,11 @@ class Machine:
 
     def shares(self) -> list[str]:
         """The shares that the cores and GPUs can be divided into."""
-        return [name for name, n in SHARES.items() if n == 1 or (self.cores >= 2 * n and self.gpus % n == 0)]
+        return [
+            name
+            for name, n in SHARES.items()
+            if n == 1 or (self.cores >= 2 * n and self.gpus % n == 0)
+        ]
 
 
 def _mi(gib: float, loss_mi: int) -> int:

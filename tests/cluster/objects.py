@@ -7,9 +7,23 @@ from typing import Any
 
 Object = dict[str, Any]
 
-NAMESPACED = {"Pod", "DaemonSet", "PodGroup", "Event", "Deployment", "Job", "ReplicaSet", "StatefulSet"}
+NAMESPACED = {
+    "Pod",
+    "DaemonSet",
+    "PodGroup",
+    "Event",
+    "Deployment",
+    "Job",
+    "ReplicaSet",
+    "StatefulSet",
+}
 MANAGED = {"kwok.x-k8s.io/node": "fake"}  # the annotation that kwok looks for
-_NOT_READY = {"type": "Ready", "status": "False", "reason": "KubeletNotReady", "message": "no kubelet"}
+_NOT_READY = {
+    "type": "Ready",
+    "status": "False",
+    "reason": "KubeletNotReady",
+    "message": "no kubelet",
+}
 
 
 def path_of(kind: str, api_version: str = "v1", namespace: str = "default", name: str = "") -> str:
@@ -22,7 +36,9 @@ def path_of(kind: str, api_version: str = "v1", namespace: str = "default", name
 def path_for(manifest: Object, *, named: bool = False) -> str:
     metadata = manifest["metadata"]
     name = metadata["name"] if named else ""
-    return path_of(manifest["kind"], manifest["apiVersion"], metadata.get("namespace", "default"), name)
+    return path_of(
+        manifest["kind"], manifest["apiVersion"], metadata.get("namespace", "default"), name
+    )
 
 
 def node(
@@ -39,7 +55,11 @@ def node(
 ) -> Object:
     """A Node manifest, small by default. kwok makes it Ready, unless `managed` is False: then it is NotReady."""
     capacity = capacity or {"cpu": "4", "memory": "16374000Ki", "pods": "110"}
-    names = {"kubernetes.io/hostname": name, "kubernetes.io/os": system, "kubernetes.io/arch": architecture}
+    names = {
+        "kubernetes.io/hostname": name,
+        "kubernetes.io/os": system,
+        "kubernetes.io/arch": architecture,
+    }
     names["node.kubernetes.io/instance-type"] = "Standard_D4s_v5"
     return {
         "apiVersion": "v1",

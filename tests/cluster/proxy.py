@@ -47,7 +47,9 @@ class FlakyNetwork:
                 self._sockets += [client, server]
                 for source, sink in ((client, server), (server, client)):
                     options = {"answers": source is server}
-                    threading.Thread(target=self._copy, args=(source, sink), kwargs=options, daemon=True).start()
+                    threading.Thread(
+                        target=self._copy, args=(source, sink), kwargs=options, daemon=True
+                    ).start()
 
     def _copy(self, source: socket.socket, sink: socket.socket, *, answers: bool) -> None:
         count = 0

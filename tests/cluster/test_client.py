@@ -45,7 +45,9 @@ def names(items: Any) -> list[str]:
 # --- lists and watches ------------------------------------------------------------------------------------------
 
 
-def test_a_list_is_read_in_pages_and_whole(cluster: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_list_is_read_in_pages_and_whole(
+    cluster: ControlPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cluster.create_all(pod(f"p-{number:02}") for number in range(25))
     client = connect(cluster.kubeconfig)
     asked = spy(client, monkeypatch)
@@ -85,7 +87,9 @@ def aged(token: str) -> str:
 def test_a_watch_goes_on_from_request_to_request_and_gives_each_event_once(
     cluster: ControlPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_WATCH_SECONDS", 1)  # three requests and more in the time of this test
+    monkeypatch.setattr(
+        module, "_WATCH_SECONDS", 1
+    )  # three requests and more in the time of this test
     client = connect(cluster.kubeconfig)
     listing = client.list(PODS)
     assert names(listing) == []
@@ -108,7 +112,9 @@ def test_a_watch_goes_on_from_request_to_request_and_gives_each_event_once(
     assert seen == expected
 
 
-def test_who_lists_again_on_gone_knows_the_truth_after_the_apiserver_was_restarted(cluster: ControlPlane) -> None:
+def test_who_lists_again_on_gone_knows_the_truth_after_the_apiserver_was_restarted(
+    cluster: ControlPlane,
+) -> None:
     client = connect(cluster.kubeconfig)
     known: set[str] = set()
     done = threading.Event()
@@ -185,7 +191,9 @@ def sentence(arc: Callable[..., Result]) -> Callable[..., str]:
     return run
 
 
-def test_a_server_that_does_not_run(control_plane: ControlPlane, sentence: Callable[..., str]) -> None:
+def test_a_server_that_does_not_run(
+    control_plane: ControlPlane, sentence: Callable[..., str]
+) -> None:
     config = control_plane.write_kubeconfig("admin", server=f"https://127.0.0.1:{free_ports(1)[0]}")
     said = sentence("--kubeconfig", config)
     assert "cannot reach the cluster arc-tests (https://127.0.0.1:" in said
@@ -201,7 +209,10 @@ def test_a_connection_that_breaks_before_the_answer_is_complete(
     with flaky_network(cluster.server) as network:
         network.drop(after_bytes)
         said = sentence("--kubeconfig", cluster.write_kubeconfig("admin", server=network.url))
-    assert f"lost the connection to the cluster arc-tests ({network.url}) before its answer was complete" in said
+    assert (
+        f"lost the connection to the cluster arc-tests ({network.url}) before its answer was complete"
+        in said
+    )
     assert "TLS" not in said
 
 
@@ -209,13 +220,27 @@ def test_a_server_that_hangs_is_announced_while_it_is_waited_for(cluster: Contro
     with flaky_network(cluster.server) as network:
         network.hang()
         config = cluster.write_kubeconfig("admin", server=network.url)
-        command = [sys.executable, "-m", "arc_toolkit", "cluster", "nodes", "--quiet", "--kubeconfig", str(config)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        command = [
+            sys.executable,
+            "-m",
+            "arc_toolkit",
+            "cluster",
+            "nodes",
+            "--quiet",
+            "--kubeconfig",
+            str(config),
+        ]
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
         assert process.stderr is not None
         first = process.stderr.readline()  # comes before any answer does
         network.flow()
         _, rest = process.communicate(timeout=60)
-    assert first == f"warning: the cluster arc-tests ({network.url}) has not answered for 2 s; still waiting\n"
+    assert (
+        first
+        == f"warning: the cluster arc-tests ({network.url}) has not answered for 2 s; still waiting\n"
+    )
     assert (process.returncode, rest) == (0, "")
 
 
@@ -228,7 +253,9 @@ def test_a_plain_http_server_at_the_address_is_what_does_not_speak_tls(
             self.request.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
     with ThreadingTCPServer(("127.0.0.1", 0), Plain) as server:
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        threading.Thread(
+            target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
+        ).start()
         url = f"https://127.0.0.1:{server.server_address[1]}"
         said = sentence("--kubeconfig", control_plane.write_kubeconfig("admin", server=url))
         server.shutdown()
@@ -262,14 +289,20 @@ def test_a_server_certificate_of_another_authority(
     assert "is not trusted" in said
 
 
-def test_a_client_certificate_that_has_expired(control_plane: ControlPlane, sentence: Callable[..., str]) -> None:
-    config = control_plane.write_kubeconfig("admin", control_plane.authority.issue("a", "system:masters", days=-1))
+def test_a_client_certificate_that_has_expired(
+    control_plane: ControlPlane, sentence: Callable[..., str]
+) -> None:
+    config = control_plane.write_kubeconfig(
+        "admin", control_plane.authority.issue("a", "system:masters", days=-1)
+    )
     said = sentence("--kubeconfig", config)
     assert "does not accept these credentials (401)" in said
     assert "the client certificate of the kubeconfig expired on 20" in said
 
 
-def test_credentials_that_are_wrong(control_plane: ControlPlane, sentence: Callable[..., str]) -> None:
+def test_credentials_that_are_wrong(
+    control_plane: ControlPlane, sentence: Callable[..., str]
+) -> None:
     said = sentence("--kubeconfig", control_plane.write_kubeconfig("a stranger"))
     assert "sign in again" in said
 
@@ -279,7 +312,9 @@ def test_no_credentials(control_plane: ControlPlane, sentence: Callable[..., str
     assert "the user of this context has no credentials" in said
 
 
-def test_a_context_that_is_not_there(control_plane: ControlPlane, sentence: Callable[..., str]) -> None:
+def test_a_context_that_is_not_there(
+    control_plane: ControlPlane, sentence: Callable[..., str]
+) -> None:
     said = sentence("--kubeconfig", control_plane.kubeconfig, "--context", "prod")
     assert "no context 'prod' in" in said
     assert "there are: arc-tests" in said
@@ -293,14 +328,20 @@ def test_no_kubeconfig_at_all(
     assert "no kubeconfig: /nowhere is not a file" in sentence("--kubeconfig", "/nowhere")
 
 
-@pytest.mark.parametrize("text", ["", "just words", "[1, 2]", "contexts: 3", "a: [", "contexts: [{}]"])
-def test_a_file_that_is_not_a_kubeconfig(text: str, sentence: Callable[..., str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "text", ["", "just words", "[1, 2]", "contexts: 3", "a: [", "contexts: [{}]"]
+)
+def test_a_file_that_is_not_a_kubeconfig(
+    text: str, sentence: Callable[..., str], tmp_path: Path
+) -> None:
     config = tmp_path / "config"
     config.write_text(text)
     assert str(config) in sentence("--kubeconfig", config)
 
 
-def test_a_sign_in_command_that_fails(control_plane: ControlPlane, sentence: Callable[..., str]) -> None:
+def test_a_sign_in_command_that_fails(
+    control_plane: ControlPlane, sentence: Callable[..., str]
+) -> None:
     config = with_user(control_plane, exec_plugin("import sys; sys.exit('run az login')"))
     said = sentence("--kubeconfig", config)
     assert "the sign-in command of context arc-tests failed" in said
@@ -310,12 +351,26 @@ def test_a_sign_in_command_that_fails(control_plane: ControlPlane, sentence: Cal
 def test_a_sign_in_command_that_hangs_is_announced(control_plane: ControlPlane) -> None:
     """kubelogin waits for a browser, and without a terminal nobody sees what it asks for."""
     config = with_user(control_plane, exec_plugin("import time; time.sleep(60)"))
-    command = [sys.executable, "-m", "arc_toolkit", "cluster", "nodes", "--quiet", "--kubeconfig", str(config)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    command = [
+        sys.executable,
+        "-m",
+        "arc_toolkit",
+        "cluster",
+        "nodes",
+        "--quiet",
+        "--kubeconfig",
+        str(config),
+    ]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         assert process.stderr is not None
         first = process.stderr.readline()
         process.kill()
-    assert first == "warning: the sign-in command of the kubeconfig has not answered for 2 s; still waiting\n"
+    assert (
+        first
+        == "warning: the sign-in command of the kubeconfig has not answered for 2 s; still waiting\n"
+    )
 
 
 def test_the_token_of_a_sign_in_command_is_used(control_plane: ControlPlane) -> None:
@@ -348,7 +403,11 @@ def test_in_a_pod_the_account_of_the_pod_is_used(
 
 
 def exec_plugin(code: str) -> dict[str, Any]:
-    command = {"apiVersion": "client.authentication.k8s.io/v1", "command": sys.executable, "args": ["-c", code]}
+    command = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": sys.executable,
+        "args": ["-c", code],
+    }
     return {"exec": {**command, "interactiveMode": "Never"}}
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,12 @@ import yaml
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.small import big, ready
 from tests.cluster.test_rbac import allowed, bind
-from tests.notices.metadata_service import MetadataService, azure_answers, azure_event, metadata_service
+from tests.notices.metadata_service import (
+    MetadataService,
+    azure_answers,
+    azure_event,
+    metadata_service,
+)
 from tests.support import ROOT, Result
 
 pytestmark = pytest.mark.cluster
@@ -25,7 +31,12 @@ pytestmark = pytest.mark.cluster
 NODE = "aks-spot-12345678-vmss000004"
 MANIFESTS = list(yaml.safe_load_all((ROOT / "docs" / "node-drainer.yaml").read_text()))
 ROLE = next(item for item in MANIFESTS if item["kind"] == "ClusterRole")
-RIGHTS = [(verb, resource) for rule in ROLE["rules"] for resource in rule["resources"] for verb in rule["verbs"]]
+RIGHTS = [
+    (verb, resource)
+    for rule in ROLE["rules"]
+    for resource in rule["resources"]
+    for verb in rule["verbs"]
+]
 
 
 def pod(name: str, grace: int = 60, **metadata: Any) -> dict[str, Any]:
@@ -34,7 +45,11 @@ def pod(name: str, grace: int = 60, **metadata: Any) -> dict[str, Any]:
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name, "namespace": "default", **metadata},
-        "spec": {"nodeName": NODE, "containers": [container], "terminationGracePeriodSeconds": grace},
+        "spec": {
+            "nodeName": NODE,
+            "containers": [container],
+            "terminationGracePeriodSeconds": grace,
+        },
     }
 
 
@@ -48,7 +63,9 @@ def service() -> Iterator[MetadataService]:
 class Drainer:
     """A running drainer that acts with the rights of a user."""
 
-    def __init__(self, cluster: ControlPlane, service: MetadataService, user: str, log: Path) -> None:
+    def __init__(
+        self, cluster: ControlPlane, service: MetadataService, user: str, log: Path
+    ) -> None:
         words = ["run", "--drain-node", "--cloud", "azure", "--metadata", service.url]
         words += ["--kubeconfig", str(cluster.kubeconfig), "--as", user]
         self.log = log
@@ -71,7 +88,9 @@ class Drainer:
 
 
 @pytest.fixture
-def drainer(cluster: ControlPlane, service: MetadataService, tmp_path: Path) -> Iterator[Callable[..., Drainer]]:
+def drainer(
+    cluster: ControlPlane, service: MetadataService, tmp_path: Path
+) -> Iterator[Callable[..., Drainer]]:
     started: list[Drainer] = []
 
     def start(user: str, missing: tuple[str, str] | None = None) -> Drainer:
@@ -84,7 +103,7 @@ def drainer(cluster: ControlPlane, service: MetadataService, tmp_path: Path) -> 
         bind(cluster, user, user)
         for verb, resource in RIGHTS:
             if "/" not in resource and (verb, resource) != missing:
-                cluster.wait("the role", lambda right=(verb, resource): allowed(cluster, user, right))  # type: ignore[misc]
+                cluster.wait("the role", partial(allowed, cluster, user, (verb, resource)))
         started.append(Drainer(cluster, service, user, tmp_path / f"{user}.log"))
         return started[-1]
 
@@ -105,7 +124,13 @@ def test_a_notice_drains_the_node_and_a_withdrawn_one_gives_it_back(
     node: ControlPlane, service: MetadataService, drainer: Callable[..., Drainer]
 ) -> None:
     node.create(pod("train"))
-    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "1", "controller": True}
+    owner = {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "name": "d",
+        "uid": "1",
+        "controller": True,
+    }
     agent = drainer("drainer")
     agent.until("start node=")
     node.create(pod("agent", ownerReferences=[owner]))
@@ -189,7 +214,10 @@ def test_the_cordon_of_an_earlier_process_is_taken_back_if_the_machine_goes_on(
 @pytest.mark.slow
 @pytest.mark.parametrize("right", RIGHTS)
 def test_it_needs_each_of_its_rights(
-    node: ControlPlane, service: MetadataService, drainer: Callable[..., Drainer], right: tuple[str, str]
+    node: ControlPlane,
+    service: MetadataService,
+    drainer: Callable[..., Drainer],
+    right: tuple[str, str],
 ) -> None:
     node.create(pod("train"))
     agent = drainer(f"no-{right[0]}-{right[1].replace('/', '-')}", missing=right)
@@ -202,7 +230,9 @@ def test_it_needs_each_of_its_rights(
 
 
 @pytest.mark.parametrize("manifest", MANIFESTS, ids=lambda item: item["kind"])
-def test_the_api_server_accepts_the_manifest(cluster: ControlPlane, manifest: dict[str, Any]) -> None:
+def test_the_api_server_accepts_the_manifest(
+    cluster: ControlPlane, manifest: dict[str, Any]
+) -> None:
     group = manifest["apiVersion"]
     base = f"/api/{group}" if group == "v1" else f"/apis/{group}"
     space = "/namespaces/kube-system" if "namespace" in manifest["metadata"] else ""

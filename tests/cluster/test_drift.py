@@ -47,7 +47,10 @@ def test_check_finds_types_that_a_new_daemonset_defeats_and_shows_the_waterfall(
     )
     assert "4cpu16g: fits less often, on big-0: 2 of it ask 200m cpu" in result.out
     assert "- security-agent" in result.out
-    found = {row["name"]: row for row in json.loads(gen("--check", "--format", "json").out)["instance_types"]}
+    found = {
+        row["name"]: row
+        for row in json.loads(gen("--check", "--format", "json").out)["instance_types"]
+    }
     assert (found["4cpu16g"]["meant"], found["4cpu16g"]["fits"], found["4cpu16g"]["state"]) == (
         2,
         1,
@@ -62,7 +65,9 @@ def test_check_names_the_upgrade_and_the_max_pods_that_made_a_type_too_large(
     gen("--apply")
     cluster.delete("Node", "big-0")
     smaller = {"cpu": "7820m", "memory": f"{30453516 - 20 * 140 * 1024}Ki", "pods": "250"}
-    cluster.create(big("big-new", allocatable=smaller, capacity={**CAPACITY, "pods": "250"}, version="v1.34.1"))
+    cluster.create(
+        big("big-new", allocatable=smaller, capacity={**CAPACITY, "pods": "250"}, version="v1.34.1")
+    )
     ready(cluster, "big-new")
     result = gen("--check")
     assert result.code == 1
@@ -73,16 +78,36 @@ def test_check_names_the_upgrade_and_the_max_pods_that_made_a_type_too_large(
 def test_check_tells_types_without_a_node_and_types_that_are_not_valid(
     cluster: ControlPlane, gen: Arc, arc: Arc
 ) -> None:
-    arc("gen-instance-types", "--sku", "Standard_NC24ads_A100_v4", "--apply", "--kubeconfig", cluster.kubeconfig)
-    found = {row["name"]: row for row in json.loads(gen("--check", "--format", "json").out)["instance_types"]}
+    arc(
+        "gen-instance-types",
+        "--sku",
+        "Standard_NC24ads_A100_v4",
+        "--apply",
+        "--kubeconfig",
+        cluster.kubeconfig,
+    )
+    found = {
+        row["name"]: row
+        for row in json.loads(gen("--check", "--format", "json").out)["instance_types"]
+    }
     assert found["24cpu220g-1gpu"]["state"] == "no node"
     assert "instance-type=Standard_NC24ads_A100_v4" in found["24cpu220g-1gpu"]["reason"]
     assert gen("--check").code == 0  # a pool at zero nodes is not drift
 
 
-def test_watch_checks_again_when_a_node_changes_and_not_at_each_heartbeat(cluster: ControlPlane, gen: Arc) -> None:
+def test_watch_checks_again_when_a_node_changes_and_not_at_each_heartbeat(
+    cluster: ControlPlane, gen: Arc
+) -> None:
     gen("--apply")
-    command = [sys.executable, "-m", "arc_toolkit", "gen-instance-types", "--from-cluster", "--check", "--watch"]
+    command = [
+        sys.executable,
+        "-m",
+        "arc_toolkit",
+        "gen-instance-types",
+        "--from-cluster",
+        "--check",
+        "--watch",
+    ]
     process = subprocess.Popen(
         [*command, "--kubeconfig", str(cluster.kubeconfig)],
         stdout=subprocess.PIPE,
@@ -109,7 +134,9 @@ def test_watch_checks_again_when_a_node_changes_and_not_at_each_heartbeat(cluste
 # --- cluster nodes ----------------------------------------------------------------------------------------------
 
 
-def test_cluster_nodes_shows_groups_and_the_types_that_fit(cluster: ControlPlane, gen: Arc, look: Arc) -> None:
+def test_cluster_nodes_shows_groups_and_the_types_that_fit(
+    cluster: ControlPlane, gen: Arc, look: Arc
+) -> None:
     settle(cluster, [daemonset("agent", "320m", "620Mi", {})], 1)
     gen("--share", "whole", "--share", "half", "--apply")
     cluster.create(big("lost", managed=False))
@@ -127,7 +154,9 @@ def test_cluster_nodes_shows_groups_and_the_types_that_fit(cluster: ControlPlane
     assert any("left out: " in row for row in rows)
 
 
-def test_cluster_nodes_json_adds_up_and_sorts_and_shows_labels(cluster: ControlPlane, gen: Arc, look: Arc) -> None:
+def test_cluster_nodes_json_adds_up_and_sorts_and_shows_labels(
+    cluster: ControlPlane, gen: Arc, look: Arc
+) -> None:
     cluster.create(node("small", labels={"zone": "1"}))
     ready(cluster, "small")
     words = ["--by", "node", "--sort", "memory", "--label", "zone", "--format", "json"]
@@ -141,7 +170,9 @@ def test_cluster_nodes_json_adds_up_and_sorts_and_shows_labels(cluster: ControlP
     assert gen("--check").out == "the cluster has no InstanceTypes\n"
 
 
-def test_cluster_nodes_without_the_crd_still_shows_the_nodes(cluster: ControlPlane, gen: Arc, look: Arc) -> None:
+def test_cluster_nodes_without_the_crd_still_shows_the_nodes(
+    cluster: ControlPlane, gen: Arc, look: Arc
+) -> None:
     cluster.remove_crd()
     try:
         seen = look("nodes")
@@ -161,13 +192,23 @@ def test_cluster_instance_types_shows_each_type_and_where_it_fits(
 ) -> None:
     assert look("instance-types").out == "the cluster has no InstanceTypes\n"
     gen("--share", "half", "--apply")
-    arc("gen-instance-types", "--sku", "Standard_NC24ads_A100_v4", "--apply", "--kubeconfig", cluster.kubeconfig)
+    arc(
+        "gen-instance-types",
+        "--sku",
+        "Standard_NC24ads_A100_v4",
+        "--apply",
+        "--kubeconfig",
+        cluster.kubeconfig,
+    )
     result = look("instance-types")
     assert result.code == 0, result.err
     header, *rows = [line.split() for line in result.out.splitlines()]
     assert header == ["NAME", "CPU", "MEMORY", "GPUS", "NODES", "MEANT", "FITS", "STATE"]
     assert [(row[0], row[-1]) for row in rows] == [("24cpu220g-1gpu", "node"), ("4cpu16g", "fits")]
-    assert "24cpu220g-1gpu: no given node has the labels node.kubernetes.io/instance-type=" in result.err
+    assert (
+        "24cpu220g-1gpu: no given node has the labels node.kubernetes.io/instance-type="
+        in result.err
+    )
     found = json.loads(look("instance-types", "--format", "json").out)["instance_types"]
     assert [(row["name"], row["nodes"], row["fits"]) for row in found] == [
         ("24cpu220g-1gpu", 0, None),

@@ -29,7 +29,13 @@ PATH = f"/apis/{API}/instancetypes/{NAME}"
 def sku(arc: Arc, cluster: ControlPlane) -> Arc:
     """The type `4cpu16g`, made from a VM size, which needs no node."""
     return lambda *words: arc(
-        "gen-instance-types", "--sku", "Standard_D4s_v5", "--quiet", "--kubeconfig", cluster.kubeconfig, *words
+        "gen-instance-types",
+        "--sku",
+        "Standard_D4s_v5",
+        "--quiet",
+        "--kubeconfig",
+        cluster.kubeconfig,
+        *words,
     )
 
 
@@ -53,7 +59,9 @@ def edit(cluster: ControlPlane, change: Object, manager: str = "kubectl-edit") -
     cluster.request("PATCH", PATH, change, params, content="application/merge-patch+json")
 
 
-def test_forced_conflicts_leave_nothing_of_the_other_manager_in_the_type(cluster: ControlPlane, sku: Arc) -> None:
+def test_forced_conflicts_leave_nothing_of_the_other_manager_in_the_type(
+    cluster: ControlPlane, sku: Arc
+) -> None:
     cluster.apply(theirs(), manager="helm")
     before = types(cluster)[NAME]
     refused = sku("--apply")
@@ -78,17 +86,23 @@ def test_a_label_that_somebody_added_to_our_selector_is_a_conflict_and_not_uncha
     for words in ([], ["--dry-run"], ["--reserve", "10%"]):
         result = sku("--apply", *words)
         assert result.code == 1, result.out
-        assert "spec.nodeSelector.team = vision is not generated and belongs to kubectl-edit" in result.out
+        assert (
+            "spec.nodeSelector.team = vision is not generated and belongs to kubectl-edit"
+            in result.out
+        )
         assert f"{NAME} conflict" in result.out
         assert "--force-conflicts takes the fields over" in result.err
         assert types(cluster)[NAME] == before
     assert (
-        sku("--apply", "--force-conflicts").out == f"{NAME} configured: spec.nodeSelector.team vision -> absent\n"
+        sku("--apply", "--force-conflicts").out
+        == f"{NAME} configured: spec.nodeSelector.team vision -> absent\n"
     )
     assert types(cluster)[NAME]["spec"] == generated(sku)
 
 
-def test_the_gpus_of_an_older_type_do_not_survive_in_a_type_without(cluster: ControlPlane, sku: Arc) -> None:
+def test_the_gpus_of_an_older_type_do_not_survive_in_a_type_without(
+    cluster: ControlPlane, sku: Arc
+) -> None:
     sku("--apply")
     edit(cluster, {"spec": {"resources": {"limits": {"nvidia.com/gpu": 4}}}}, "old-tool")
     assert sku("--apply").code == 1
@@ -96,7 +110,9 @@ def test_the_gpus_of_an_older_type_do_not_survive_in_a_type_without(cluster: Con
     assert types(cluster)[NAME]["spec"] == generated(sku)
 
 
-def test_a_dry_run_says_what_the_real_run_then_does_and_changes_nothing(cluster: ControlPlane, sku: Arc) -> None:
+def test_a_dry_run_says_what_the_real_run_then_does_and_changes_nothing(
+    cluster: ControlPlane, sku: Arc
+) -> None:
     cluster.apply(theirs(), manager="helm")
     before = types(cluster)[NAME]
     trial = sku("--apply", "--force-conflicts", "--dry-run")
@@ -106,14 +122,18 @@ def test_a_dry_run_says_what_the_real_run_then_does_and_changes_nothing(cluster:
     assert trial.out.replace(" (server dry run)", "") == real.out
 
 
-def test_labels_and_annotations_of_others_are_theirs_and_stay(cluster: ControlPlane, sku: Arc) -> None:
+def test_labels_and_annotations_of_others_are_theirs_and_stay(
+    cluster: ControlPlane, sku: Arc
+) -> None:
     sku("--apply")
     edit(cluster, {"metadata": {"labels": {"cost": "1234"}, "annotations": {"owner": "ada"}}})
     assert sku("--apply", "--force-conflicts").out == f"{NAME} unchanged\n"
     assert types(cluster)[NAME]["metadata"]["labels"]["cost"] == "1234"
 
 
-def test_a_default_of_the_crd_without_a_manager_is_not_reported(cluster: ControlPlane, sku: Arc) -> None:
+def test_a_default_of_the_crd_without_a_manager_is_not_reported(
+    cluster: ControlPlane, sku: Arc
+) -> None:
     crd = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/instancetypes.amlarc.azureml.com"
     stored = cluster.request("GET", crd)
     spec = stored["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
@@ -161,7 +181,10 @@ def test_a_connection_lost_in_the_middle_says_what_was_applied(
         monkeypatch.setattr(live_types, "_apply", cut_before_the_fifth)
         result = sku(*shares, "--kubeconfig", config)
     assert result.code == 2
-    assert "4 of 10 types were done, t-5 may have been changed or not, and the rest was not sent" in result.err
+    assert (
+        "4 of 10 types were done, t-5 may have been changed or not, and the rest was not sent"
+        in result.err
+    )
     assert result.err.count("\n") == 1
     assert len(types(cluster)) == 4
     if form == "json":
@@ -179,16 +202,37 @@ def test_a_type_that_the_server_refuses_is_named_with_what_was_applied_before_it
     cluster: ControlPlane, sku: Arc
 ) -> None:
     policy = "admissionregistration.k8s.io/v1"
-    rule = {"apiGroups": ["amlarc.azureml.com"], "apiVersions": ["*"], "resources": ["instancetypes"]}
-    spec: Object = {"failurePolicy": "Fail", "validations": [{"expression": "object.metadata.name != 't-2'"}]}
+    rule = {
+        "apiGroups": ["amlarc.azureml.com"],
+        "apiVersions": ["*"],
+        "resources": ["instancetypes"],
+    }
+    spec: Object = {
+        "failurePolicy": "Fail",
+        "validations": [{"expression": "object.metadata.name != 't-2'"}],
+    }
     spec["matchConstraints"] = {"resourceRules": [{**rule, "operations": ["CREATE", "UPDATE"]}]}
     path = f"/apis/{policy}/validatingadmissionpolicies"
-    kind = {"apiVersion": policy, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": "no-t-2"}}
+    kind = {
+        "apiVersion": policy,
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": "no-t-2"},
+    }
     binding = {**kind, "kind": "ValidatingAdmissionPolicyBinding"}
     bound = {"policyName": "no-t-2", "validationActions": ["Deny"]}
     cluster.request("POST", path, {**kind, "spec": spec})
     cluster.request("POST", f"{path[:-3]}ybindings", {**binding, "spec": bound})
-    words = ["--share", "1/1", "--share", "1/2", "--share", "1/3", "--name-template", "t-{n}", "--apply"]
+    words = [
+        "--share",
+        "1/1",
+        "--share",
+        "1/2",
+        "--share",
+        "1/3",
+        "--name-template",
+        "t-{n}",
+        "--apply",
+    ]
     try:
         cluster.wait("the policy", lambda: sku(*words, "--dry-run").code == 2)
         result = sku(*words)
@@ -205,7 +249,15 @@ def test_a_type_that_the_server_refuses_is_named_with_what_was_applied_before_it
 
 def test_prune_asks_on_a_terminal_and_a_no_keeps_the_types(cluster: ControlPlane, sku: Arc) -> None:
     sku("--share", "whole", "--share", "half", "--apply")
-    command = [sys.executable, "-m", "arc_toolkit", "gen-instance-types", "--sku", "Standard_D4s_v5", "--quiet"]
+    command = [
+        sys.executable,
+        "-m",
+        "arc_toolkit",
+        "gen-instance-types",
+        "--sku",
+        "Standard_D4s_v5",
+        "--quiet",
+    ]
     command += ["--share", "half", "--apply", "--prune", "--kubeconfig", str(cluster.kubeconfig)]
     for answer, left in (("n", {NAME, "2cpu8g"}), ("y", {"2cpu8g"})):
         main, terminal = os.openpty()

@@ -103,16 +103,27 @@ def machine_nodes() -> list[Object]:
     nodes = []
     for machine in MACHINES:
         for kind in ("exact", "larger", "offline"):
-            nodes += [machine.node(f"{machine.pool}-{slug(share)}-{kind}") for share in machine.shares()]
+            nodes += [
+                machine.node(f"{machine.pool}-{slug(share)}-{kind}") for share in machine.shares()
+            ]
             if machine.size in GANGS and kind != "offline":
                 purpose = f"{machine.pool}-gang-{kind}"
-                nodes += [machine.node(f"{purpose}-{number}", purpose) for number in range(GANG_NODES)]
+                nodes += [
+                    machine.node(f"{purpose}-{number}", purpose) for number in range(GANG_NODES)
+                ]
     return nodes
 
 
 def generate(arc: Arc, cluster: ControlPlane) -> dict[str, Object]:
     """What the command makes of the live cluster: manifests by name."""
-    words = ["gen-instance-types", "--from-cluster", "--kubeconfig", str(cluster.kubeconfig), "--format", "json"]
+    words = [
+        "gen-instance-types",
+        "--from-cluster",
+        "--kubeconfig",
+        str(cluster.kubeconfig),
+        "--format",
+        "json",
+    ]
     words += ["--group-by", "pool", "--name-template", "{pool}-{share}"]
     words += [word for share in SHARES for word in ("--share", share)]
     result = arc(*words)
@@ -122,12 +133,22 @@ def generate(arc: Arc, cluster: ControlPlane) -> dict[str, Object]:
 
 def generate_offline(arc: Arc, machine: Machine) -> dict[str, Object]:
     """What the command makes of the size alone, told the version, maxPods and DaemonSets: manifests by share."""
-    words = ["gen-instance-types", "--sku", machine.size, "--format", "json", "--name-template", "t-{share}"]
+    words = [
+        "gen-instance-types",
+        "--sku",
+        machine.size,
+        "--format",
+        "json",
+        "--name-template",
+        "t-{share}",
+    ]
     words += ["--kubernetes-version", machine.kubernetes, "--max-pods", str(machine.max_pods)]
     words += [word for name in OFFLINE_PROFILES[machine.profile] for word in ("--daemonsets", name)]
     result = arc(*words, *(word for share in machine.shares() for word in ("--share", share)))
     assert result.code == 0, result.err
-    return {entry["wanted"]: entry["manifest"] for entry in json.loads(result.out)["instance_types"]}
+    return {
+        entry["wanted"]: entry["manifest"] for entry in json.loads(result.out)["instance_types"]
+    }
 
 
 def test_n_pods_of_a_share_are_bound_the_next_is_not_and_one_percent_more_is_too_much(
@@ -185,9 +206,13 @@ def prove_by_kube_scheduler(cluster: ControlPlane, proofs: Sequence[Proof]) -> N
     for proof in proofs:
         for kind in ("exact", "offline"):
             bound = [where[f"{proof.key}-{kind}-{number}"] for number in range(proof.n)]
-            assert bound == [f"{proof.key}-{kind}"] * proof.n, f"{proof.key}-{kind} does not fit {proof.n} times"
+            assert bound == [f"{proof.key}-{kind}"] * proof.n, (
+                f"{proof.key}-{kind} does not fit {proof.n} times"
+            )
         assert "Insufficient" in refused[f"{proof.key}-next"]
-        left = [number for number in range(proof.n) if where[f"{proof.key}-larger-{number}"] is None]
+        left = [
+            number for number in range(proof.n) if where[f"{proof.key}-larger-{number}"] is None
+        ]
         assert len(left) == 1, f"{proof.key} made 1 % larger leaves {len(left)} pods Pending"
 
 
@@ -205,17 +230,24 @@ def prove_by_volcano(cluster: ControlPlane, proofs: Sequence[Proof]) -> None:
     """A gang of as many members as the nodes take is bound whole; of one with 1 % larger members, none is."""
     cluster.start_volcano()
     for proof in proofs:
-        for kind, instance_type in (("exact", proof.kind), ("larger", one_percent_larger(proof.kind))):
+        for kind, instance_type in (
+            ("exact", proof.kind),
+            ("larger", one_percent_larger(proof.kind)),
+        ):
             start_gang(cluster, f"{proof.gang}-{kind}", instance_type, proof.n * GANG_NODES)
 
     def bound() -> bool:
-        return not any(node is None and "-gang-exact-" in name for name, node in placements(cluster).items())
+        return not any(
+            node is None and "-gang-exact-" in name for name, node in placements(cluster).items()
+        )
 
     cluster.wait("every gang that fits", bound, 300, every=0.5)
     for proof in proofs:
         start_gang(cluster, f"{proof.gang}-next", meant_for(proof.kind, f"{proof.gang}-exact"), 1)
     refused = {f"{proof.gang}-{kind}" for proof in proofs for kind in ("larger", "next")}
-    cluster.wait("Volcano's refusals", lambda: refused <= unschedulable_gangs(cluster), 300, every=0.5)
+    cluster.wait(
+        "Volcano's refusals", lambda: refused <= unschedulable_gangs(cluster), 300, every=0.5
+    )
 
     where = placements(cluster)
     for proof in proofs:
@@ -223,7 +255,9 @@ def prove_by_volcano(cluster: ControlPlane, proofs: Sequence[Proof]) -> None:
             here = [pod for pod, node in where.items() if node == f"{proof.gang}-exact-{number}"]
             assert len(here) == proof.n
         assert where[f"{proof.gang}-next-0"] is None
-        assert not [pod for pod, node in where.items() if pod.startswith(f"{proof.gang}-larger") and node]
+        assert not [
+            pod for pod, node in where.items() if pod.startswith(f"{proof.gang}-larger") and node
+        ]
 
 
 def unschedulable_gangs(cluster: ControlPlane) -> set[str]:
@@ -287,7 +321,12 @@ def page_text(proofs: Sequence[Proof], gangs: Sequence[Proof]) -> str:
             f"| {proof.offline['spec']['resources']['limits']['memory']} |"
         )
     versions = {"current": build.pinned("kubernetes")[1], "older": build.pinned(build.OLDER)[1]}
-    text = INTRODUCTION.format(**versions) + "\n".join(rows) + "\n" + GANG_TEXT.format(nodes=GANG_NODES)
+    text = (
+        INTRODUCTION.format(**versions)
+        + "\n".join(rows)
+        + "\n"
+        + GANG_TEXT.format(nodes=GANG_NODES)
+    )
     rows = [
         "| size | share | instance count = minMember | bound | next job | 1 % larger |",
         "|---|---|---|---|---|---|",

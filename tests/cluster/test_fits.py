@@ -57,14 +57,18 @@ def test_a_type_fits_where_the_tightest_node_takes_as_many_as_it_was_made_for() 
     assert state(kind("1", f"{2 * half + 2}Mi"), node)[0] == "does not fit"
 
 
-def test_one_node_that_is_too_small_is_drift_of_a_type_that_was_made_for_its_size_and_of_no_other() -> None:
+def test_one_node_that_is_too_small_is_drift_of_a_type_that_was_made_for_its_size_and_of_no_other() -> (
+    None
+):
     large, small = member(name="large"), member(name="small", allocatable_memory="100000000Ki")
     size = {"node.kubernetes.io/instance-type": "Standard_D64s_v5"}
     found = state(kind("1", "200Gi", share="whole", selector=size), large, small)
     assert found[0] == "fits less often"
     assert found[1].startswith("on 1 of 2 nodes: it asks ")
     assert state(kind("1", "200Gi", share="whole"), large, small)[0] == "fits"
-    assert state(kind("1", "200Gi", selector=size), large, small)[0] == "fits"  # somebody else's type
+    assert (
+        state(kind("1", "200Gi", selector=size), large, small)[0] == "fits"
+    )  # somebody else's type
     assert state(kind("1", "200Gi", share="half"), large, small)[0] == "fits less often"
 
 
@@ -94,7 +98,9 @@ def test_gpus_of_another_vendor_do_not_count() -> None:
         (kind(share="most"), "most"),
     ],
 )
-def test_a_type_that_is_not_valid_is_named_and_the_others_are_still_checked(item: Object, said: str) -> None:
+def test_a_type_that_is_not_valid_is_named_and_the_others_are_still_checked(
+    item: Object, said: str
+) -> None:
     found = fits.check({"bad": item, "good": kind()}, [member()])
     assert [(fit.name, fit.state) for fit in found] == [("bad", "not valid"), ("good", "fits")]
     assert said in found[0].reason
@@ -116,7 +122,9 @@ NODE = member()
 # --- answers ----------------------------------------------------------------------------------------------------
 
 
-def answer(status: int, message: str, path: str = "/api/v1/nodes", **details: Any) -> failures.ApiError:
+def answer(
+    status: int, message: str, path: str = "/api/v1/nodes", **details: Any
+) -> failures.ApiError:
     body = {"message": message, "details": details}
     return failures.from_response(status, body, method="GET", path=path, where="the cluster x")
 
@@ -132,8 +140,14 @@ def test_a_cluster_that_asks_azure_for_rights_needs_an_azure_role() -> None:
         'nodes is forbidden: User "ada@example.com" cannot {} resource "{}" in API group "" at the cluster scope: '
         "User does not have access to the resource in Azure. Update role assignment to allow access."
     )
-    read, change = str(answer(403, said.format("list", "nodes"))), str(answer(403, said.format("patch", "nodes")))
-    assert 'user "ada@example.com" may not list nodes on the cluster x: this cluster asks Azure for rights' in read
+    read, change = (
+        str(answer(403, said.format("list", "nodes"))),
+        str(answer(403, said.format("patch", "nodes"))),
+    )
+    assert (
+        'user "ada@example.com" may not list nodes on the cluster x: this cluster asks Azure for rights'
+        in read
+    )
     assert "Azure Kubernetes Service RBAC Cluster Admin" in read
     assert "Microsoft.ContainerService/managedClusters/*/read" in read
     assert "rbac.yaml" not in read + change
@@ -151,11 +165,18 @@ def test_a_missing_object_is_not_taken_for_a_missing_extension() -> None:
 
 
 def test_other_answers_carry_the_code_the_request_and_the_message() -> None:
-    assert str(answer(500, "etcd is down")) == "the cluster x answered 500 to GET /api/v1/nodes: etcd is down"
+    assert (
+        str(answer(500, "etcd is down"))
+        == "the cluster x answered 500 to GET /api/v1/nodes: etcd is down"
+    )
 
 
 def test_conflicts_name_field_and_manager() -> None:
-    body = {"details": {"causes": [{"field": ".spec.a", "message": 'conflict with "helm" using v1'}, {}]}}
+    body = {
+        "details": {
+            "causes": [{"field": ".spec.a", "message": 'conflict with "helm" using v1'}, {}]
+        }
+    }
     conflict = failures.Conflict("", 409, body)
     assert conflict.fields() == [("spec.a", "helm"), ("?", "another manager")]
 
@@ -171,7 +192,9 @@ class Stream(Client):
         self.rounds = list(rounds)
         self.asked: list[str] = []
 
-    def _stream(self, path: str, params: Mapping[str, object], read_seconds: float) -> Iterator[Object]:
+    def _stream(
+        self, path: str, params: Mapping[str, object], read_seconds: float
+    ) -> Iterator[Object]:
         self.asked.append(str(params["resourceVersion"]))
         for event in self.rounds.pop(0):
             if isinstance(event, Exception):
@@ -188,7 +211,9 @@ def test_a_watch_resumes_after_the_last_event_or_bookmark(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("time.sleep", lambda seconds: None)
-    client = Stream([event(5), error], [event(9, "BOOKMARK")], [error], [event(12), failures.Gone("x", 410, {})])
+    client = Stream(
+        [event(5), error], [event(9, "BOOKMARK")], [error], [event(12), failures.Gone("x", 410, {})]
+    )
     events = client.watch("/x", "1")
     assert [next(events)["object"]["metadata"]["resourceVersion"] for _ in range(2)] == ["5", "12"]
     with pytest.raises(failures.Gone):

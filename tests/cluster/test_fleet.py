@@ -32,15 +32,22 @@ def test_a_thousand_whole_node_pods_are_bound_to_a_thousand_nodes(
 ) -> None:
     cluster = own_cluster
     machines = [FLEET[number % len(FLEET)] for number in range(NODES)]
-    cluster.create_all(machine.node(f"{machine.pool}-{number}") for number, machine in enumerate(machines))
+    cluster.create_all(
+        machine.node(f"{machine.pool}-{number}") for number, machine in enumerate(machines)
+    )
     cluster.wait(
-        "Ready nodes", lambda: not any(node["spec"].get("taints") for node in cluster.list("Node")), every=1
+        "Ready nodes",
+        lambda: not any(node["spec"].get("taints") for node in cluster.list("Node")),
+        every=1,
     )
     cluster.stop_kwok()  # bound is what counts here; that pods run as well is only work
     # One DaemonSet stands for those of AKS (their sum), and the 5 % is foreseen, so that the nodes carry 1,000 pods
     # and not 8,000; test_fit.py has the whole set.
     profiles = {machine.profile for machine in FLEET}
-    sums = [daemonset(f"aks-{name.replace('.', '-')}", "350m", "570Mi", {PROFILE: name}) for name in profiles]
+    sums = [
+        daemonset(f"aks-{name.replace('.', '-')}", "350m", "570Mi", {PROFILE: name})
+        for name in profiles
+    ]
     settle(cluster, sums, NODES)
 
     started = time.process_time()
@@ -51,12 +58,19 @@ def test_a_thousand_whole_node_pods_are_bound_to_a_thousand_nodes(
     ours_seconds = time.process_time() - started
     assert result.code == 0, result.err
     kinds = {
-        entry["manifest"]["spec"]["nodeSelector"]["node.kubernetes.io/instance-type"]: entry["manifest"]
+        entry["manifest"]["spec"]["nodeSelector"]["node.kubernetes.io/instance-type"]: entry[
+            "manifest"
+        ]
         for entry in json.loads(result.out)["instance_types"]
     }
-    cluster.create_all(job_pod(f"job-{number}", kinds[machine.size]) for number, machine in enumerate(machines))
+    cluster.create_all(
+        job_pod(f"job-{number}", kinds[machine.size]) for number, machine in enumerate(machines)
+    )
     cluster.wait(
-        "1,000 bound pods", lambda: not cluster.list("Pod", fieldSelector="spec.nodeName=", limit=1), 400, every=1
+        "1,000 bound pods",
+        lambda: not cluster.list("Pod", fieldSelector="spec.nodeName=", limit=1),
+        400,
+        every=1,
     )
 
     where = placements(cluster)
@@ -69,7 +83,15 @@ def hold_page(seconds: float) -> None:
     """The end of docs/proof-of-fit.md; the time is of the machine that wrote it, and is not compared."""
     page = PAGE.read_text(encoding="utf-8")
     if os.environ.get("ARC_TOOLKIT_WRITE_PROOF"):
-        page = page.partition(FLEET_HEADING)[0] + FLEET_HEADING + TEXT.format(sizes=len(FLEET), seconds=seconds)
+        page = (
+            page.partition(FLEET_HEADING)[0]
+            + FLEET_HEADING
+            + TEXT.format(sizes=len(FLEET), seconds=seconds)
+        )
         PAGE.write_text(page, encoding="utf-8")
-    form = re.escape(TEXT.format(sizes=len(FLEET), seconds=0.0)).replace(re.escape("0.0 s"), r"\d+\.\d s")
-    assert re.fullmatch(form, page.partition(FLEET_HEADING)[2]), "write it anew with ARC_TOOLKIT_WRITE_PROOF=1"
+    form = re.escape(TEXT.format(sizes=len(FLEET), seconds=0.0)).replace(
+        re.escape("0.0 s"), r"\d+\.\d s"
+    )
+    assert re.fullmatch(form, page.partition(FLEET_HEADING)[2]), (
+        "write it anew with ARC_TOOLKIT_WRITE_PROOF=1"
+    )

@@ -59,9 +59,18 @@ def test_job_pods_stay_pending_on_a_spot_pool_until_their_namespace_is_annotated
 ) -> None:
     cluster = own_cluster
     spot_cluster(cluster)
-    words = ("gen-instance-types", "--from-cluster", "--kubeconfig", cluster.kubeconfig, "--share", "half")
+    words = (
+        "gen-instance-types",
+        "--from-cluster",
+        "--kubeconfig",
+        cluster.kubeconfig,
+        "--share",
+        "half",
+    )
     refused = arc(*words)
-    assert "job pods stay Pending on spot nodes" in refused.err  # and without --tolerate no type is made for them
+    assert (
+        "job pods stay Pending on spot nodes" in refused.err
+    )  # and without --tolerate no type is made for them
     result = arc(*words, "--spot-namespace", "by-manifest")
     assert result.code == 0, result.err
     *types, namespace = yaml.safe_load_all(result.out)
@@ -77,7 +86,11 @@ def test_job_pods_stay_pending_on_a_spot_pool_until_their_namespace_is_annotated
     key, _, value = annotation.partition("=")
     assert name == "by-manifest"
     cluster.create(
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "by-command", "annotations": {key: value}}}
+        {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {"name": "by-command", "annotations": {key: value}},
+        }
     )
     assert place_of(cluster, "by-command", types[0]) == "spot-0"
 
@@ -88,7 +101,9 @@ def test_job_pods_stay_pending_on_a_spot_pool_until_their_namespace_is_annotated
         place_of(cluster, "broken", types[0])
     folder = tmp_path / "types"
     assert arc(*words, "--spot-namespace", "team-a", "-o", folder).code == 0
-    assert json.loads(yaml.safe_load((folder / "spot-namespace.yaml").read_text())["metadata"]["annotations"][key])
+    assert json.loads(
+        yaml.safe_load((folder / "spot-namespace.yaml").read_text())["metadata"]["annotations"][key]
+    )
     assert arc(*words, "--spot-namespace", "team-a", "--check", folder).code == 0
 
 
@@ -98,15 +113,27 @@ def test_job_pods_stay_pending_on_a_spot_pool_until_their_namespace_is_annotated
 def start_job(cluster: ControlPlane, name: str, pods: int = 1) -> None:
     """A job of Volcano that no node of the cluster can take."""
     resources = {"requests": {"cpu": "16"}, "limits": {"cpu": "16"}}
-    spec = {"containers": [{"name": "main", "image": "none", "resources": resources}], "restartPolicy": "Never"}
+    spec = {
+        "containers": [{"name": "main", "image": "none", "resources": resources}],
+        "restartPolicy": "Never",
+    }
     task = {"name": "worker", "replicas": pods, "template": {"spec": spec}}
     body = {"minAvailable": pods, "schedulerName": "volcano", "queue": "default", "tasks": [task]}
-    manifest = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": name}, "spec": body}
+    manifest = {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": name},
+        "spec": body,
+    }
     cluster.request("POST", JOBS, manifest)
 
 
 def pods_of(cluster: ControlPlane, name: str) -> list[Object]:
-    return [pod for pod in cluster.list("Pod", "default") if pod["metadata"]["name"].startswith(f"{name}-")]
+    return [
+        pod
+        for pod in cluster.list("Pod", "default")
+        if pod["metadata"]["name"].startswith(f"{name}-")
+    ]
 
 
 def stays_without_pods(cluster: ControlPlane, name: str, seconds: float) -> bool:
@@ -114,7 +141,10 @@ def stays_without_pods(cluster: ControlPlane, name: str, seconds: float) -> bool
     group = "scheduling.volcano.sh/v1beta1"
 
     def phases() -> list[str]:
-        return [(item.get("status") or {}).get("phase", "") for item in cluster.list("PodGroup", "default", group)]
+        return [
+            (item.get("status") or {}).get("phase", "")
+            for item in cluster.list("PodGroup", "default", group)
+        ]
 
     cluster.wait("the PodGroup", lambda: "Pending" in phases(), 60)
     end = time.monotonic() + seconds
@@ -125,7 +155,9 @@ def stays_without_pods(cluster: ControlPlane, name: str, seconds: float) -> bool
     return "Pending" in phases()
 
 
-def test_which_configuration_of_volcano_makes_pods_for_a_pool_at_zero(own_cluster: ControlPlane, arc: Arc) -> None:
+def test_which_configuration_of_volcano_makes_pods_for_a_pool_at_zero(
+    own_cluster: ControlPlane, arc: Arc
+) -> None:
     cluster = own_cluster
     cluster.create(node("system-0"))  # 4 cores
     ready(cluster, "system-0")
@@ -155,8 +187,14 @@ def test_which_configuration_of_volcano_makes_pods_for_a_pool_at_zero(own_cluste
     # ... with room for one of both, so that none is bound: a gang.
     assert [pod["spec"].get("nodeName") for pod in pods_of(cluster, "gang")] == [None, None]
     cluster.create(node("new-1", capacity=large))
-    cluster.wait("both pods", lambda: all(pod["spec"].get("nodeName") for pod in pods_of(cluster, "gang")), 60)
+    cluster.wait(
+        "both pods",
+        lambda: all(pod["spec"].get("nodeName") for pod in pods_of(cluster, "gang")),
+        60,
+    )
 
 
 def unschedulable(pod: Object) -> bool:
-    return any(row.get("reason") == "Unschedulable" for row in pod["status"].get("conditions") or ())
+    return any(
+        row.get("reason") == "Unschedulable" for row in pod["status"].get("conditions") or ()
+    )

@@ -48,7 +48,18 @@ def test_nodes_are_grouped_and_those_that_jobs_cannot_use_are_left_out_with_the_
         ]
     )  # fmt: skip
     cluster.patch("/api/v1/nodes/cordoned", {"spec": {"unschedulable": True}})
-    ready(cluster, "big-1", "small-0", "cordoned", "spot", "tainted", "windows", "arm", "master", "server")
+    ready(
+        cluster,
+        "big-1",
+        "small-0",
+        "cordoned",
+        "spot",
+        "tainted",
+        "windows",
+        "arm",
+        "master",
+        "server",
+    )
     result = gen("--format", "json")
     assert result.code == 0, result.err
     found = json.loads(result.out)
@@ -80,13 +91,17 @@ def test_the_requests_of_daemonsets_are_counted(cluster: ControlPlane, gen: Arc)
     assert before["memory_bytes"] - after["memory_bytes"] == 2**30
 
 
-def test_a_daemonset_pod_that_waits_behind_a_whole_node_job_is_counted(cluster: ControlPlane, gen: Arc) -> None:
+def test_a_daemonset_pod_that_waits_behind_a_whole_node_job_is_counted(
+    cluster: ControlPlane, gen: Arc
+) -> None:
     gen("--apply")
     before = json.loads(gen("--format", "json").out)["instance_types"][0]
     cluster.create(job_pod("job", before["manifest"]))
     cluster.wait("the job", lambda: bool(cluster.get("Pod", "job")["spec"].get("nodeName")))
     cluster.create(daemonset("late", "500m", "2Gi", {}))
-    cluster.wait("its refusal", lambda: "0/1 nodes" in json.dumps(cluster.list("Pod", "kube-system")))
+    cluster.wait(
+        "its refusal", lambda: "0/1 nodes" in json.dumps(cluster.list("Pod", "kube-system"))
+    )
     after = json.loads(gen("--format", "json").out)["instance_types"][0]
     assert before["cpu_m"] - after["cpu_m"] == 500
     assert gen("--check").code == 1
@@ -95,10 +110,15 @@ def test_a_daemonset_pod_that_waits_behind_a_whole_node_job_is_counted(cluster: 
 # --- apply ------------------------------------------------------------------------------------------------------
 
 
-def test_apply_creates_then_leaves_unchanged_then_configures(cluster: ControlPlane, gen: Arc) -> None:
+def test_apply_creates_then_leaves_unchanged_then_configures(
+    cluster: ControlPlane, gen: Arc
+) -> None:
     first = gen("--share", "whole", "--share", "half", "--apply")
     assert (first.code, first.out) == (0, "8cpu32g created\n4cpu16g created\n")
-    assert gen("--share", "whole", "--share", "half", "--apply").out == "8cpu32g unchanged\n4cpu16g unchanged\n"
+    assert (
+        gen("--share", "whole", "--share", "half", "--apply").out
+        == "8cpu32g unchanged\n4cpu16g unchanged\n"
+    )
     third = gen("--share", "whole", "--reserve", "10%", "--apply")
     assert third.code == 0
     assert third.out.startswith("8cpu32g configured: ")
@@ -155,7 +175,14 @@ def test_prune_deletes_only_what_this_tool_made_from_the_cluster_and_no_longer_m
     }
     cluster.create(manual)
     gen("--share", "whole", "--share", "half", "--share", "quarter", "--apply")
-    arc("gen-instance-types", "--sku", "Standard_D64s_v5", "--apply", "--kubeconfig", cluster.kubeconfig)
+    arc(
+        "gen-instance-types",
+        "--sku",
+        "Standard_D64s_v5",
+        "--apply",
+        "--kubeconfig",
+        cluster.kubeconfig,
+    )
     trial = gen("--share", "half", "--apply", "--prune", "--dry-run")
     assert "2cpu8g pruned (server dry run)" in trial.out
     assert len(types(cluster)) == 5
@@ -171,10 +198,15 @@ def test_prune_deletes_only_what_this_tool_made_from_the_cluster_and_no_longer_m
     assert types(cluster).keys() == {"by-hand", "4cpu16g", "64cpu256g"}
 
 
-def test_a_second_pool_neither_renames_nor_prunes_the_type_that_jobs_name(cluster: ControlPlane, gen: Arc) -> None:
+def test_a_second_pool_neither_renames_nor_prunes_the_type_that_jobs_name(
+    cluster: ControlPlane, gen: Arc
+) -> None:
     assert gen("--apply").out == "8cpu32g created\n"
     cluster.create(
-        big("other-0", labels={"node.kubernetes.io/instance-type": "Standard_D8s_v5", "agentpool": "other"})
+        big(
+            "other-0",
+            labels={"node.kubernetes.io/instance-type": "Standard_D8s_v5", "agentpool": "other"},
+        )
     )
     ready(cluster, "other-0")
     second = gen("--apply", "--prune")
@@ -184,7 +216,10 @@ def test_a_second_pool_neither_renames_nor_prunes_the_type_that_jobs_name(cluste
     )
     assert "8cpu32g (as in the cluster)" in second.err
     renamed = gen("--apply", "--prune", "--dry-run", "--name-template", "t-{size}")
-    assert "8cpu32g is called t-standard-b8ms now: jobs that name 8cpu32g would no longer start" in renamed.err
+    assert (
+        "8cpu32g is called t-standard-b8ms now: jobs that name 8cpu32g would no longer start"
+        in renamed.err
+    )
 
 
 @pytest.mark.slow

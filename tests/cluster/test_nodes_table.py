@@ -45,7 +45,12 @@ def test_nodes_of_one_size_pool_and_state_are_one_row_with_the_least_of_them() -
 
 
 def test_a_node_that_jobs_cannot_use_shows_the_brief_reason_and_no_types() -> None:
-    rows = make_rows([sized("a", taints=[TAINT])], [InstanceTypeSpec("small", 1000, GI)], by_node=False, labels=[])
+    rows = make_rows(
+        [sized("a", taints=[TAINT])],
+        [InstanceTypeSpec("small", 1000, GI)],
+        by_node=False,
+        labels=[],
+    )
     text = table_text(rows, by_node=False, labels=[])
     assert text.splitlines()[1].endswith("left out: taint sku=gpu:NoSchedule")
     assert rows[0].types == ()

@@ -38,7 +38,9 @@ def manifests(selection: Selection, *shares: str, **options: Any) -> list[Object
     requests = [Share.parse(share) for share in shares or ("whole",)]
     return [
         entry.manifest()
-        for entry in generate(selection.groups, requests, selection.assumptions, Choices(**options))[0]
+        for entry in generate(
+            selection.groups, requests, selection.assumptions, Choices(**options)
+        )[0]
     ]
 
 
@@ -55,7 +57,9 @@ def decide(
     now: list[Object], present: dict[str, Object], selection: Selection
 ) -> tuple[list[str], dict[str, str]]:
     prune, keep = outdated(now, present, seen_nodes(selection))
-    return [item["metadata"]["name"] for item in prune], {item["metadata"]["name"]: why for item, why in keep}
+    return [item["metadata"]["name"] for item in prune], {
+        item["metadata"]["name"]: why for item, why in keep
+    }
 
 
 def test_types_of_shares_that_are_no_longer_asked_for_are_pruned() -> None:
@@ -72,13 +76,18 @@ def test_types_of_shares_that_are_no_longer_asked_for_are_pruned() -> None:
         ([], "there is no node of Standard_ND96asr_v4 now"),
         ([node("b", **GPU, ready="False")], "all of its nodes are left out now (NotReady)"),
         ([node("b", **GPU, unschedulable=True)], "all of its nodes are left out now (cordoned)"),
-        ([node("b", **GPU, taints=[MAINTENANCE])], "left out now (taint team=maintenance:NoSchedule)"),
+        (
+            [node("b", **GPU, taints=[MAINTENANCE])],
+            "left out now (taint team=maintenance:NoSchedule)",
+        ),
         ([node("b", **{**GPU, "gpus": 0})], "left out now (only 0 of 8 GPUs)"),
         ([node("b", **{**GPU, "gpus": 7})], "left out now (only 7 of 8 GPUs)"),
     ],
     ids=["zero-nodes", "not-ready", "cordoned", "tainted", "no-device-plugin", "broken-gpu"],
 )
-def test_types_of_a_pool_that_is_not_itself_today_are_kept(another_day: list[Object], why: str) -> None:
+def test_types_of_a_pool_that_is_not_itself_today_are_kept(
+    another_day: list[Object], why: str
+) -> None:
     first = live(node("a"), node("b", **GPU))
     present = stored(manifests(first, "whole", "half"))
     today = live(node("a"), *another_day)
@@ -122,7 +131,9 @@ def test_spot_types_are_kept_by_a_run_that_forgets_to_tolerate_spot() -> None:
 def test_a_type_without_a_selector_is_judged_by_the_size_it_was_made_for() -> None:
     first = live(node("a"), node("b", **GPU))
     today = live(node("a"))
-    prune, keep = decide(manifests(today, selector="none"), stored(manifests(first, selector="none")), today)
+    prune, keep = decide(
+        manifests(today, selector="none"), stored(manifests(first, selector="none")), today
+    )
     assert prune == []
     assert list(keep) == ["standard-nd96asr-v4-gpu-8-whole"]
 
@@ -141,12 +152,16 @@ def test_a_merged_type_is_kept_while_one_of_its_sizes_has_no_node() -> None:
 
 def test_a_pool_for_which_this_run_can_make_no_type_keeps_those_it_has() -> None:
     tiny = {"size": "Standard_D2s_v5", "pool": "tiny", "cpu": "2", "memory": "8130044Ki"}
-    first = live(node("a"), node("b", **tiny, allocatable_cpu="1900m", allocatable_memory="5930492Ki"))
+    first = live(
+        node("a"), node("b", **tiny, allocatable_cpu="1900m", allocatable_memory="5930492Ki")
+    )
     today = live(node("a"), node("b", **tiny, allocatable_cpu="1900m", allocatable_memory="10Ki"))
     prune, keep = decide(manifests(today), stored(manifests(first)), today)
     assert (prune, keep) == (
         [],
-        {"standard-d2s-v5-tiny-0-whole": "all of its nodes are left out now (nothing left for jobs)"},
+        {
+            "standard-d2s-v5-tiny-0-whole": "all of its nodes are left out now (nothing left for jobs)"
+        },
     )
 
 
@@ -164,7 +179,10 @@ def test_a_type_that_is_not_ours_is_neither_pruned_nor_mentioned() -> None:
     copied = stored(manifests(cluster, "whole"), manager="kubectl")
     [unlabelled] = manifests(cluster, "quarter")
     del unlabelled["metadata"]["labels"]
-    assert decide(manifests(cluster, "half"), {**copied, **stored([unlabelled])}, cluster) == ([], {})
+    assert decide(manifests(cluster, "half"), {**copied, **stored([unlabelled])}, cluster) == (
+        [],
+        {},
+    )
 
 
 def test_a_type_from_another_source_is_kept() -> None:

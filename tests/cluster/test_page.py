@@ -41,7 +41,13 @@ def build_cluster(cluster: ControlPlane) -> int:
     capacity = {"cpu": "64", "memory": "263900000Ki", "pods": "110"}
     allocatable = {**capacity, "cpu": "63260m", "memory": "261493600Ki"}
     cluster.create(
-        node("aks-spot-vmss000000", capacity=capacity, allocatable=allocatable, labels=size, taints=[spot])
+        node(
+            "aks-spot-vmss000000",
+            capacity=capacity,
+            allocatable=allocatable,
+            labels=size,
+            taints=[spot],
+        )
     )
 
     def settled() -> bool:
@@ -74,7 +80,11 @@ def test_the_examples_of_the_page_print_what_it_shows(cluster: ControlPlane) -> 
     assert len(blocks) >= 5
     for command, expected in blocks:
         if "--check" in command:
-            settle(cluster, [daemonset("security-agent", "200m", "512Mi", {"agentpool": "d4sv5"})], pods + 2)
+            settle(
+                cluster,
+                [daemonset("security-agent", "200m", "512Mi", {"agentpool": "d4sv5"})],
+                pods + 2,
+            )
         actual = said(cluster, command)
         shown = shown.replace(f"$ {command}\n{expected}```", f"$ {command}\n{actual}```")
     if os.environ.get("ARC_TOOLKIT_WRITE_PAGE"):

@@ -19,7 +19,15 @@ import yaml
 
 from scripts import control_plane as build
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.custom_kinds import Kind, Object, Verdicts, crd_rounds, group_kind, objects_in, read_yaml
+from tests.cluster.custom_kinds import (
+    Kind,
+    Object,
+    Verdicts,
+    crd_rounds,
+    group_kind,
+    objects_in,
+    read_yaml,
+)
 from tests.cluster.placement_page import hold_section
 from tests.placement.golden_manifest import Golden
 from tests.placement.goldens import GOLDENS
@@ -34,7 +42,14 @@ MORE: tuple[dict[str, Any], ...] = ({}, {"retries": 3}, {"grace": 20})
 # How the public manifests are placed, each time from the beginning.
 RUNS = {
     "--spot require": ("--spot", "require"),
-    "--spot prefer --grace 20s --retries 3": ("--spot", "prefer", "--grace", "20s", "--retries", "3"),
+    "--spot prefer --grace 20s --retries 3": (
+        "--spot",
+        "prefer",
+        "--grace",
+        "20s",
+        "--retries",
+        "3",
+    ),
     "--spot avoid": ("--spot", "avoid"),
 }
 
@@ -60,12 +75,20 @@ class Sent:
         return [after for before, after in self.verdicts if after and not before]
 
 
-def changed_objects(name: str, before: bytes, after: bytes, release: str | None = None) -> Iterator[Sent]:
+def changed_objects(
+    name: str, before: bytes, after: bytes, release: str | None = None
+) -> Iterator[Sent]:
     """The objects of a file that are not the same after; `release` is that of the CRD of the outermost ones."""
     for old, new in zip(read_yaml(before), read_yaml(after), strict=True):
         for one, other in zip(objects_in(old), objects_in(new), strict=True):
             if one != other:
-                yield Sent(name, (one["apiVersion"], one["kind"]), one, other, release if one is old else None)
+                yield Sent(
+                    name,
+                    (one["apiVersion"], one["kind"]),
+                    one,
+                    other,
+                    release if one is old else None,
+                )
 
 
 def judge(cluster: ControlPlane, rows: list[Sent]) -> None:
@@ -92,9 +115,13 @@ def golden_rows() -> Iterator[Sent]:
     for golden in GOLDENS:
         for policy in POLICIES:
             for more in MORE:
-                result = place(golden.text, policy, kinds=golden.kinds, trainer=golden.trainer, **more)
+                result = place(
+                    golden.text, policy, kinds=golden.kinds, trainer=golden.trainer, **more
+                )
                 if result.after is not None:
-                    yield from changed_objects(golden.name, golden.text.encode(), result.after, golden.crd)
+                    yield from changed_objects(
+                        golden.name, golden.text.encode(), result.after, golden.crd
+                    )
 
 
 def wrong_depths() -> Iterator[Sent]:
@@ -103,7 +130,9 @@ def wrong_depths() -> Iterator[Sent]:
         if golden.name in ("Job", "TFJob v1", "JobSet", "RayCluster v1"):
             before, after = yaml.safe_load(golden.text), yaml.safe_load(golden.text)
             Golden.at(after, golden.on[0][:-1])["tolerations"] = [TOLERATION]
-            yield Sent(golden.name, (before["apiVersion"], before["kind"]), before, after, golden.crd)
+            yield Sent(
+                golden.name, (before["apiVersion"], before["kind"]), before, after, golden.crd
+            )
 
 
 def corpus_rows(arc: Arc, folder: Path, options: tuple[str, ...]) -> Iterator[Sent]:
@@ -116,12 +145,16 @@ def corpus_rows(arc: Arc, folder: Path, options: tuple[str, ...]) -> Iterator[Se
     for path, after in first.items():
         name = str(path.relative_to(folder))
         before = (CORPUS / "kubernetes" / name).read_bytes()
-        if before != after and not name.startswith("other/"):  # pipelines of kfp: no objects of Kubernetes
+        if before != after and not name.startswith(
+            "other/"
+        ):  # pipelines of kfp: no objects of Kubernetes
             yield from changed_objects(name, before, after)
 
 
 @needs_corpus
-def test_the_api_server_accepts_what_place_writes(own_cluster: ControlPlane, arc: Arc, tmp_path: Path) -> None:
+def test_the_api_server_accepts_what_place_writes(
+    own_cluster: ControlPlane, arc: Arc, tmp_path: Path
+) -> None:
     goldens = list(golden_rows())
     runs = {
         title: list(corpus_rows(arc, tmp_path / str(number), options))
@@ -158,14 +191,23 @@ Public manifests, as they are and after `arc-toolkit place`:
 
 def page_text(goldens: list[Sent], runs: dict[str, list[Sent]]) -> str:
     text = INTRODUCTION.format(
-        version=build.pinned("kubernetes")[1], goldens=len(goldens), kinds=len({row.kind for row in goldens})
+        version=build.pinned("kubernetes")[1],
+        goldens=len(goldens),
+        kinds=len({row.kind for row in goldens}),
     )
-    lines = ["| `place` | objects changed | accepted before | of these accepted after |", "|---|---|---|---|"]
+    lines = [
+        "| `place` | objects changed | accepted before | of these accepted after |",
+        "|---|---|---|---|",
+    ]
     for title, rows in runs.items():
         accepted = [row for row in rows if row.accepted_before]
         kept = sum(not row.broken for row in accepted)
         lines.append(f"| `{title}` | {len(rows)} | {len(accepted)} | {kept} |")
-    lines += ["", "| kind | objects changed in these runs | accepted before and after |", "|---|---|---|"]
+    lines += [
+        "",
+        "| kind | objects changed in these runs | accepted before and after |",
+        "|---|---|---|",
+    ]
     counts: dict[Kind, list[Sent]] = {}
     for rows in runs.values():
         for row in rows:

@@ -102,11 +102,17 @@ def manifests(golden: Golden, policy: str | None) -> Iterator[Object]:
         yield {**document, "metadata": {"name": f"core-{slug(golden.name)}"}}
     elif golden.name == VOLCANO_JOB:
         # Its webhook, which is not here, would write the queue.
-        yield {**document, "metadata": {"name": "volcano"}, "spec": {**document["spec"], "queue": "default"}}
+        yield {
+            **document,
+            "metadata": {"name": "volcano"},
+            "spec": {**document["spec"], "queue": "default"},
+        }
     else:
         for row, at in rows_of(golden):
             spec = Golden.at(document, at)
-            fields = {key: spec[key] for key in ("tolerations", "affinity", "nodeSelector") if key in spec}
+            fields = {
+                key: spec[key] for key in ("tolerations", "affinity", "nodeSelector") if key in spec
+            }
             containers = spec.get("containers") or yaml.safe_load(f"[{{name: main, {REQUEST}]")
             yield {
                 "apiVersion": "v1",
@@ -138,7 +144,9 @@ def _state(pod: Object) -> str:
     if name := pod["spec"].get("nodeName"):
         return SPOT if name in (*SPOT_NODES, UNTAINTED) else REGULAR
     conditions = pod["status"].get("conditions") or ()
-    refused = any(row["type"] == "PodScheduled" and row.get("reason") == "Unschedulable" for row in conditions)
+    refused = any(
+        row["type"] == "PodScheduled" and row.get("reason") == "Unschedulable" for row in conditions
+    )
     return PENDING if refused else ""
 
 
@@ -150,7 +158,9 @@ def expect(cluster: ControlPlane, namespace: str, on: str, off: str) -> dict[Pod
         cluster.wait("the pods", lambda: where(cluster, namespace) == expected, 90, every=0.5)
     except RuntimeError:
         seen = where(cluster, namespace)
-        wrong = {f"{row.golden} {row.role}": seen[row] for row in rows if seen[row] != expected[row]}
+        wrong = {
+            f"{row.golden} {row.role}": seen[row] for row in rows if seen[row] != expected[row]
+        }
         raise AssertionError(f"{namespace}: expected {on} and {off}, but {wrong}") from None
     return expected
 
@@ -174,10 +184,15 @@ def fill(cluster: ControlPlane, name: str) -> None:
     def ended() -> bool:
         """kwok ends the pods of Jobs, which gives their cores back."""
         owned = [
-            pod for pod in pods() for owner in pod["metadata"].get("ownerReferences", ()) if owner["kind"] == "Job"
+            pod
+            for pod in pods()
+            for owner in pod["metadata"].get("ownerReferences", ())
+            if owner["kind"] == "Job"
         ]
         return all(
-            pod["status"].get("phase") == "Succeeded" for pod in owned if pod["spec"]["schedulerName"] != "volcano"
+            pod["status"].get("phase") == "Succeeded"
+            for pod in owned
+            if pod["spec"]["schedulerName"] != "volcano"
         )
 
     cluster.wait("the end of the Jobs", ended, 60, every=0.5)
@@ -189,7 +204,10 @@ def fill(cluster: ControlPlane, name: str) -> None:
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {"name": f"filler-{name}"},
-            "spec": {"nodeName": name, "containers": [{"name": "main", "image": "none", "resources": resources}]},
+            "spec": {
+                "nodeName": name,
+                "containers": [{"name": "main", "image": "none", "resources": resources}],
+            },
         }
     )
 
@@ -230,8 +248,13 @@ pod is made from each pod spec. A coordinator is kept off spot nodes. Pending: a
 
 
 def page_text(seen: dict[str, dict[PodRow, list[str]]]) -> str:
-    text = INTRODUCTION.format(kubernetes=build.pinned("kubernetes")[1], volcano=build.pinned("volcano")[1])
-    lines = ["| manifest | pods | " + " | ".join(COLUMNS.values()) + " |", "|---" * (2 + len(COLUMNS)) + "|"]
+    text = INTRODUCTION.format(
+        kubernetes=build.pinned("kubernetes")[1], volcano=build.pinned("volcano")[1]
+    )
+    lines = [
+        "| manifest | pods | " + " | ".join(COLUMNS.values()) + " |",
+        "|---" * (2 + len(COLUMNS)) + "|",
+    ]
     for golden in GOLDENS:
         for row, _ in rows_of(golden):
             cells = [", ".join(dict.fromkeys(seen[name][row])) for name in COLUMNS]

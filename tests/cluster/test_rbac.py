@@ -27,9 +27,16 @@ pytestmark = pytest.mark.cluster
 Arc = Callable[..., Result]
 Right = tuple[str, str]  # verb, resource
 RBAC = "rbac.authorization.k8s.io"
-GROUPS = {"instancetypes": "amlarc.azureml.com", "podgroups": "scheduling.volcano.sh", "jobs": "batch.volcano.sh"}
+GROUPS = {
+    "instancetypes": "amlarc.azureml.com",
+    "podgroups": "scheduling.volcano.sh",
+    "jobs": "batch.volcano.sh",
+}
 # The users of the token file.
-USERS = {"reader": ["arc-toolkit-read"], "applier": ["arc-toolkit-read", "arc-toolkit-apply", "arc-toolkit-prune"]}
+USERS = {
+    "reader": ["arc-toolkit-read"],
+    "applier": ["arc-toolkit-read", "arc-toolkit-apply", "arc-toolkit-prune"],
+}
 SPOT = {"key": "kubernetes.azure.com/scalesetpriority", "value": "spot", "effect": "NoSchedule"}
 OF_JOBS = ("pods", "nodes", "events", "podgroups", "jobs")
 
@@ -57,19 +64,27 @@ COMMANDS = {
     "nodes": Command(("cluster", "nodes"), ("arc-toolkit-read",), READ),
     "types": Command(("cluster", "instance-types"), ("arc-toolkit-read",), READ),
     "preflight": Command(
-        ("cluster", "preflight", "--only", "cluster"), ("arc-toolkit-read",), READ | rights("list", "namespaces")
+        ("cluster", "preflight", "--only", "cluster"),
+        ("arc-toolkit-read",),
+        READ | rights("list", "namespaces"),
     ),
-    "apply": Command((*GEN, "--share", "whole", "--apply"), ("arc-toolkit-read", "arc-toolkit-apply"), APPLY),
+    "apply": Command(
+        (*GEN, "--share", "whole", "--apply"), ("arc-toolkit-read", "arc-toolkit-apply"), APPLY
+    ),
     "prune": Command(
         (*GEN, "--share", "whole", "--apply", "--prune", "--yes"),
         ("arc-toolkit-read", "arc-toolkit-apply", "arc-toolkit-prune"),
         READ | rights("patch", "instancetypes") | rights("delete", "instancetypes"),
     ),
-    "diagnose": Command(("diagnose", "--cluster"), ("arc-toolkit-diagnose",), rights("list", *OF_JOBS)),
+    "diagnose": Command(
+        ("diagnose", "--cluster"), ("arc-toolkit-diagnose",), rights("list", *OF_JOBS)
+    ),
 }
 FOLLOWING = {
     "watch": Command(
-        (*GEN, "--check", "--watch"), ("arc-toolkit-read", "arc-toolkit-watch"), READ | rights("watch", "nodes")
+        (*GEN, "--check", "--watch"),
+        ("arc-toolkit-read", "arc-toolkit-watch"),
+        READ | rights("watch", "nodes"),
     ),
     "record": Command(
         ("diagnose", "--cluster", "--watch"),
@@ -85,7 +100,9 @@ def documented() -> dict[str, frozenset[Right]]:
     for role in yaml.safe_load_all((ROOT / "docs" / "rbac.yaml").read_text()):
         given: frozenset[Right] = frozenset()
         for rule in role["rules"]:
-            assert all(rule["apiGroups"] == [GROUPS.get(resource, "")] for resource in rule["resources"])
+            assert all(
+                rule["apiGroups"] == [GROUPS.get(resource, "")] for resource in rule["resources"]
+            )
             given = given.union(*(rights(verb, *rule["resources"]) for verb in rule["verbs"]))
         roles[role["metadata"]["name"]] = given
     return roles
@@ -95,11 +112,13 @@ def test_each_role_has_what_its_commands_need_and_nothing_else() -> None:
     roles = documented()
     everything = [*COMMANDS.values(), *FOLLOWING.values()]
     for command in everything:
-        assert command.needs <= frozenset().union(*(roles[role] for role in command.roles)), command.words
-    for role, given in roles.items():
-        assert given <= frozenset().union(*(command.needs for command in everything if role in command.roles)), (
-            role
+        assert command.needs <= frozenset().union(*(roles[role] for role in command.roles)), (
+            command.words
         )
+    for role, given in roles.items():
+        assert given <= frozenset().union(
+            *(command.needs for command in everything if role in command.roles)
+        ), role
 
 
 def test_the_error_about_a_missing_right_knows_the_same_roles() -> None:
@@ -117,12 +136,19 @@ def grant(cluster: ControlPlane, users: Mapping[str, Iterable[Right]]) -> None:
             {"apiGroups": [GROUPS.get(resource, "")], "resources": [resource], "verbs": [verb]}
             for verb, resource in given
         ]
-        role = {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRole", "metadata": {"name": user}, "rules": rules}
+        role = {
+            "apiVersion": f"{RBAC}/v1",
+            "kind": "ClusterRole",
+            "metadata": {"name": user},
+            "rules": rules,
+        }
         cluster.apply(role)
         bind(cluster, user, user)
 
     def known() -> bool:
-        return all(allowed(cluster, user, right) for user, given in users.items() for right in given)
+        return all(
+            allowed(cluster, user, right) for user, given in users.items() for right in given
+        )
 
     cluster.wait("the roles", known)
 
@@ -143,14 +169,18 @@ def allowed(cluster: ControlPlane, user: str, right: Right) -> bool:
     attributes = {"verb": right[0], "resource": right[1], "group": GROUPS.get(right[1], "")}
     review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview"}
     path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-    answer = cluster.request("POST", path, {**review, "spec": {"user": user, "resourceAttributes": attributes}})
+    answer = cluster.request(
+        "POST", path, {**review, "spec": {"user": user, "resourceAttributes": attributes}}
+    )
     return bool(answer["status"]["allowed"])
 
 
 def trials(name: str, command: Command) -> dict[str, frozenset[Right]]:
     """One user with all that the command needs, and one without each right."""
     users = {f"{name}-whole": command.needs}
-    return users | {f"{name}-no-{verb}-{what}": command.needs - {(verb, what)} for verb, what in command.needs}
+    return users | {
+        f"{name}-no-{verb}-{what}": command.needs - {(verb, what)} for verb, what in command.needs
+    }
 
 
 @pytest.mark.slow
@@ -161,7 +191,9 @@ def test_a_command_works_with_exactly_its_verbs_and_breaks_without_any_of_them(
     command = COMMANDS[name]
     cluster.install_volcano_crds()
     cluster.create(big("big-0"))
-    cluster.create(big("spot-0", taints=[SPOT]))  # without one, preflight does not look at namespaces
+    cluster.create(
+        big("spot-0", taints=[SPOT])
+    )  # without one, preflight does not look at namespaces
     ready(cluster, "big-0")
     users = trials(name, command)
     grant(cluster, users)
@@ -267,19 +299,26 @@ def test_the_read_role_cannot_apply_and_reads_which_right_is_missing(
     assert types(cluster) == {}
 
 
-def test_the_apply_role_applies_and_prunes(cluster: ControlPlane, run: Callable[..., Result]) -> None:
+def test_the_apply_role_applies_and_prunes(
+    cluster: ControlPlane, run: Callable[..., Result]
+) -> None:
     assert run("applier", "--share", "whole", "--share", "half", "--apply").code == 0
     pruned = run("applier", "--share", "whole", "--apply", "--prune", "--yes")
     assert pruned.out == "8cpu32g unchanged\n4cpu16g pruned\n"
     assert types(cluster).keys() == {"8cpu32g"}
 
 
-def test_a_user_without_a_role_reads_the_verb_the_resource_and_the_role(run: Callable[..., Result]) -> None:
+def test_a_user_without_a_role_reads_the_verb_the_resource_and_the_role(
+    run: Callable[..., Result],
+) -> None:
     result = run("nobody")
     assert result.code == 2
-    assert result.err.startswith('arc-toolkit: user "nobody" may not list nodes on the cluster arc-tests')
+    assert result.err.startswith(
+        'arc-toolkit: user "nobody" may not list nodes on the cluster arc-tests'
+    )
     assert (
-        "the ClusterRole arc-toolkit-read or arc-toolkit-diagnose of docs/rbac.yaml gives that right" in result.err
+        "the ClusterRole arc-toolkit-read or arc-toolkit-diagnose of docs/rbac.yaml gives that right"
+        in result.err
     )
 
 
@@ -305,6 +344,8 @@ def test_the_option_as_acts_with_the_rights_of_another_user(run: Callable[..., R
     ],
 )
 @pytest.mark.usefixtures("run")
-def test_the_roles_give_nothing_else(cluster: ControlPlane, user: str, verb: str, path: str) -> None:
+def test_the_roles_give_nothing_else(
+    cluster: ControlPlane, user: str, verb: str, path: str
+) -> None:
     with pytest.raises(ApiError, match="403"):
         cluster.request(verb, path, {} if verb == "POST" else None, user=user)

@@ -62,6 +62,8 @@ def test_servers_end_with_the_test_run(how: signal.Signals, tmp_path: Path) -> N
 def test_a_server_that_ends_at_once_is_reported_with_the_end_of_its_log(tmp_path: Path) -> None:
     from tests.cluster.processes import Server
 
-    server = Server([sys.executable, "-c", "print('no such option'); raise SystemExit(3)"], tmp_path / "log")
+    server = Server(
+        [sys.executable, "-c", "print('no such option'); raise SystemExit(3)"], tmp_path / "log"
+    )
     with pytest.raises(RuntimeError, match="ended; its log ends with:\\nno such option"):
         server.wait_until(lambda: False)

@@ -82,11 +82,22 @@ def job_pod(name: str, instance_type: Mapping[str, Any], **extra: Any) -> Object
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default", "labels": labels, "annotations": annotations},
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "labels": labels,
+            "annotations": annotations,
+        },
         "spec": {
             "nodeSelector": dict(spec.get("nodeSelector") or {}),
             "containers": [
-                {**container(resources["requests"]["cpu"], resources["requests"]["memory"], resources["limits"])},
+                {
+                    **container(
+                        resources["requests"]["cpu"],
+                        resources["requests"]["memory"],
+                        resources["limits"],
+                    )
+                },
                 {"name": "sidecar", "image": "none"},
             ],
             **extra,
@@ -97,7 +108,10 @@ def job_pod(name: str, instance_type: Mapping[str, Any], **extra: Any) -> Object
 def gang_pod(name: str, group: str, instance_type: Mapping[str, Any]) -> Object:
     """One instance of a job under Volcano, as AzureML's extension starts it."""
     return job_pod(
-        name, instance_type, schedulerName="volcano", annotations={"scheduling.k8s.io/group-name": group}
+        name,
+        instance_type,
+        schedulerName="volcano",
+        annotations={"scheduling.k8s.io/group-name": group},
     )
 
 
@@ -124,7 +138,10 @@ def settle(cluster: ControlPlane, daemonsets: Sequence[Object], pods: int) -> No
 
 def placements(cluster: ControlPlane) -> dict[str, str | None]:
     """The node of each pod of the namespace default, by name of the pod; None for those not bound."""
-    return {pod["metadata"]["name"]: pod["spec"].get("nodeName") for pod in cluster.list("Pod", "default")}
+    return {
+        pod["metadata"]["name"]: pod["spec"].get("nodeName")
+        for pod in cluster.list("Pod", "default")
+    }
 
 
 def refusals(cluster: ControlPlane) -> dict[str, str]:

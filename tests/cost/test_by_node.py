@@ -28,7 +28,9 @@ CASES: list[Case] = [
 ]
 
 
-def by_node(case: Case, hours: float, interval: float, random_number: random.Random) -> tuple[float, float]:
+def by_node(
+    case: Case, hours: float, interval: float, random_number: random.Random
+) -> tuple[float, float]:
     """One job: elapsed seconds, and seconds of nodes that are paid. Nodes of a wave have one clock of evictions."""
     nodes, rate, save, restart, noticed, wave, missing = case
     per_second = -math.log(1 - rate) / 3600
@@ -36,7 +38,9 @@ def by_node(case: Case, hours: float, interval: float, random_number: random.Ran
     clock = paid = done = saved = 0.0
     first = True
     while True:
-        evictions = [clock + random_number.expovariate(per_second) for _ in range(groups)]  # memoryless
+        evictions = [
+            clock + random_number.expovariate(per_second) for _ in range(groups)
+        ]  # memoryless
         evicted = min(evictions)
         clock_at = clock
         now = clock + (0.0 if first else restart)
@@ -68,13 +72,22 @@ def by_node(case: Case, hours: float, interval: float, random_number: random.Ran
 def test_formula_and_range_hold_for_a_simulation_node_by_node(case: Case) -> None:
     nodes, rate, save, restart, noticed, wave, missing = case
     job = TrainingJob(
-        20 * HOUR, nodes, rate, save, restart, noticed, MissingCapacity(missing, HOUR if missing else 0), wave
+        20 * HOUR,
+        nodes,
+        rate,
+        save,
+        restart,
+        noticed,
+        MissingCapacity(missing, HOUR if missing else 0),
+        wave,
     )
     result = expected(job)
     assert result
     numbers = random.Random(20)
     runs = [by_node(case, 20, job.interval, numbers) for _ in range(3000)]
-    assert sum(elapsed for elapsed, _ in runs) / len(runs) == pytest.approx(result.elapsed, rel=0.02)
+    assert sum(elapsed for elapsed, _ in runs) / len(runs) == pytest.approx(
+        result.elapsed, rel=0.02
+    )
     prices = [paid / 3600 for _, paid in runs]
     assert sum(prices) / len(prices) == pytest.approx(result.price(1.0, nodes), rel=0.02)
     # What is added to the work agrees too: 2 % of the whole would hide an error in a small waste.
@@ -82,10 +95,14 @@ def test_formula_and_range_hold_for_a_simulation_node_by_node(case: Case) -> Non
     assert added == pytest.approx(result.elapsed - job.work_seconds, rel=0.06)
     # The range of the table has 90 % of these runs, which it has not seen.
     known = {Tier.SPOT: VmPrice(1.0), Tier.DEDICATED: VmPrice(2.0)}
-    row = build_cost("size", "region", job, EvictionRate(rate, rate, rate, ""), known, runs=4000).row(Tier.SPOT)
+    row = build_cost(
+        "size", "region", job, EvictionRate(rate, rate, rate, ""), known, runs=4000
+    ).row(Tier.SPOT)
     assert row.low is not None
     assert row.high is not None
-    assert sum(row.low <= price <= row.high for price in prices) / len(prices) == pytest.approx(0.90, abs=0.025)
+    assert sum(row.low <= price <= row.high for price in prices) / len(prices) == pytest.approx(
+        0.90, abs=0.025
+    )
 
 
 def daly_time(tau: float, save: float, restart: float, mean: float) -> float:
@@ -121,4 +138,6 @@ def test_daly_is_at_the_minimum_of_the_exact_formula_and_young_near_it(mean: flo
     job = TrainingJob(3000 * daly, 1, 1 - math.exp(-3600 / mean), save, restart, 0.0)
     result = expected(job, daly)
     assert result
-    assert result.elapsed / job.work_seconds == pytest.approx(daly_time(daly, save, restart, mean), rel=1e-3)
+    assert result.elapsed / job.work_seconds == pytest.approx(
+        daly_time(daly, save, restart, mean), rel=1e-3
+    )

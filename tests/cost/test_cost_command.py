@@ -21,7 +21,17 @@ from tests.support import Result
 
 Arc = Callable[..., Result]
 # In eastus only the dedicated price is known; the figures by hand are with it.
-A100 = ("cost", "--sku", "Standard_NC24ads_A100_v4", "--nodes", "8", "--hours", "40", "--region", "eastus")
+A100 = (
+    "cost",
+    "--sku",
+    "Standard_NC24ads_A100_v4",
+    "--nodes",
+    "8",
+    "--hours",
+    "40",
+    "--region",
+    "eastus",
+)
 
 
 def as_json(arc: Arc, *words: str) -> dict[str, Any]:
@@ -41,7 +51,8 @@ def test_the_table_answers_the_question(arc: Arc) -> None:
     assert "Spot is 88 % cheaper and takes 2.6 % longer; it " in result.out
     assert "Save every 27 min" in result.out
     assert (
-        "no price is known for low-priority in eastus: run `python -m scripts.refresh_prices eastus" in result.err
+        "no price is known for low-priority in eastus: run `python -m scripts.refresh_prices eastus"
+        in result.err
     )
     assert "assumed: 90% of the evictions" in result.err
 
@@ -56,7 +67,9 @@ def test_json_has_the_same_figures(arc: Arc) -> None:
     assert spot["price_low"] < spot["price"] < spot["price_high"]
     assert (dedicated["price"], low["price"]) == (pytest.approx(1175.36), None)
     assert data["interval"]["young_seconds"] == pytest.approx(513.02, abs=0.01)
-    assert data["answer"].startswith("Spot is 68 % cheaper and takes 6.8 % longer; it stops paying above ")
+    assert data["answer"].startswith(
+        "Spot is 68 % cheaper and takes 6.8 % longer; it stops paying above "
+    )
     # At the rate of the answer both cost the same.
     rate = f"{100 * data['break_even_rate']}%"
     even = as_json(arc, *A100, "--eviction-rate", rate, "--no-notice", "--spot-price", "30%")
@@ -89,7 +102,15 @@ def test_a_range_without_an_upper_end_says_so(arc: Arc, words: tuple[str, ...]) 
 
 def test_spot_that_is_never_cheaper_pays_at_no_rate(arc: Arc) -> None:
     # Standard_ND96isr_H200_v5 in northeurope has the same price.
-    words = ("cost", "--sku", "Standard_ND96isr_H200_v5", "--region", "northeurope", "--hours", "40")
+    words = (
+        "cost",
+        "--sku",
+        "Standard_ND96isr_H200_v5",
+        "--region",
+        "northeurope",
+        "--hours",
+        "40",
+    )
     answer = as_json(arc, *words)["answer"]
     assert re.fullmatch(
         r"Spot is 1.1 % more expensive and takes 1.1 % longer; it pays at no eviction rate.", answer
@@ -104,8 +125,21 @@ def test_hardly_any_evictions_and_notices_that_always_work(arc: Arc) -> None:
 
 
 def test_spot_that_does_not_pay_is_said(arc: Arc) -> None:
-    data = as_json(arc, *A100, "--eviction-rate", "60%", "--no-notice", "--spot-price", "80%", "--restart", "10m")
-    assert re.match(r"Spot is \d+ % more expensive and takes \d+ % longer; it stops paying above ", data["answer"])
+    data = as_json(
+        arc,
+        *A100,
+        "--eviction-rate",
+        "60%",
+        "--no-notice",
+        "--spot-price",
+        "80%",
+        "--restart",
+        "10m",
+    )
+    assert re.match(
+        r"Spot is \d+ % more expensive and takes \d+ % longer; it stops paying above ",
+        data["answer"],
+    )
 
 
 def test_all_three_tiers_have_a_price_out_of_the_box(arc: Arc) -> None:
@@ -134,8 +168,12 @@ def test_an_unknown_spot_price_is_answered_by_the_price_at_which_it_pays(arc: Ar
     assert data["break_even_price"] == pytest.approx(0.4394, abs=1e-4)
 
 
-@pytest.mark.parametrize("more", [(), ("--missing", "50%:3h"), ("--missing", "50%:3h", "--fallback", "30m")])
-def test_at_the_price_of_the_answer_spot_costs_as_much_as_dedicated(arc: Arc, more: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "more", [(), ("--missing", "50%:3h"), ("--missing", "50%:3h", "--fallback", "30m")]
+)
+def test_at_the_price_of_the_answer_spot_costs_as_much_as_dedicated(
+    arc: Arc, more: tuple[str, ...]
+) -> None:
     words = (*A100, "--eviction-rate", "20%", "--no-notice", *more)
     price = as_json(arc, *words)["break_even_price"]
     even = as_json(arc, *words, "--spot-price", str(price))
@@ -155,11 +193,16 @@ def test_without_the_dedicated_price_nothing_can_be_compared(arc: Arc, tmp_path:
     own = tmp_path / "mine.csv"
     own.write_text("size,region,tier,price\nStandard_D8s_v5,mine,spot,1\n")
     words = ("cost", "--region", "mine", "--hours", "2", "--prices", str(own), "--sku")
-    known, unknown = as_json(arc, *words, "Standard_D8s_v5"), as_json(arc, *words, "Standard_D64s_v5")
+    known, unknown = (
+        as_json(arc, *words, "Standard_D8s_v5"),
+        as_json(arc, *words, "Standard_D64s_v5"),
+    )
     assert known["answer"].startswith(
         "The dedicated price of Standard_D8s_v5 in mine is unknown, and so is the saving"
     )
-    assert unknown["answer"].startswith("The price of Standard_D64s_v5 in mine is unknown, and so is the saving")
+    assert unknown["answer"].startswith(
+        "The price of Standard_D64s_v5 in mine is unknown, and so is the saving"
+    )
     assert known["break_even_price"] is unknown["break_even_price"] is None
 
 
@@ -190,9 +233,13 @@ def test_a_price_of_last_year_is_a_warning_and_those_of_azure_are_todays(
     arc: Arc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = tmp_path / "mine.csv"
-    own.write_text("size,region,tier,price,date\nStandard_D8s_v5,westeurope,dedicated,2,2020-01-01\n")
+    own.write_text(
+        "size,region,tier,price,date\nStandard_D8s_v5,westeurope,dedicated,2,2020-01-01\n"
+    )
     words = ("cost", "--sku", "Standard_D8s_v5", "--hours", "3", "--prices", str(own))
-    assert re.search(r"warning: the dedicated price is of 2020-01-01, \d+ days old", arc(*words).err)
+    assert re.search(
+        r"warning: the dedicated price is of 2020-01-01, \d+ days old", arc(*words).err
+    )
     told = (parse_rate("5-10%", "Azure"), VmPrice(1.25, "USD"))
     monkeypatch.setattr("arc_toolkit.cli.cost.azure_rate", lambda size, region: told)
     assert as_json(arc, *words, "--from-azure")["tiers"][1]["price_per_hour"] == 1.25
@@ -204,17 +251,42 @@ def test_a_price_of_last_year_is_a_warning_and_those_of_azure_are_todays(
 
 
 def test_one_run_cannot_show_that_a_deadline_is_met(arc: Arc) -> None:
-    words = (*A100, "--spot-price", "12%", "--eviction-rate", "5%", "--missing", "50%:3h", "--deadline", "60h")
+    words = (
+        *A100,
+        "--spot-price",
+        "12%",
+        "--eviction-rate",
+        "5%",
+        "--missing",
+        "50%:3h",
+        "--deadline",
+        "60h",
+    )
     policies = as_json(arc, *words, "--simulate", "1")["deadline"]["policies"]
     assert any(0 < policy["in_time"] < 1 for policy in policies)
 
 
 def test_a_share_costs_its_part_and_empty_shares_are_waste(arc: Arc) -> None:
     # 3 halves take 2 VMs: 1 of 4 shares is empty. A half of 3.68 USD costs 1.84 USD.
-    words = ("cost", "--sku", "Standard_D64s_v5", "--region", "westeurope", "--hours", "8", "--nodes", "3")
+    words = (
+        "cost",
+        "--sku",
+        "Standard_D64s_v5",
+        "--region",
+        "westeurope",
+        "--hours",
+        "8",
+        "--nodes",
+        "3",
+    )
     data = as_json(arc, *words, "--share", "half")
     share = data["share"]
-    assert (share["instance_type"], share["per_vm"], share["vms"], share["empty_shares"]) == ("32cpu128g", 2, 2, 1)
+    assert (share["instance_type"], share["per_vm"], share["vms"], share["empty_shares"]) == (
+        "32cpu128g",
+        2,
+        2,
+        1,
+    )
     assert share["prices_per_hour"]["dedicated"] == pytest.approx(1.84)
     assert share["wasted"] == pytest.approx(0.25, abs=1e-4)
     assert data["job"]["nodes"] == 2
@@ -235,7 +307,9 @@ def test_the_interval_is_that_of_the_checkpoint_library(arc: Arc, notices: bool)
 
 
 @pytest.mark.parametrize(("save", "fits"), [("19s", True), ("21s", False), ("30s", False)])
-def test_a_save_that_the_library_would_not_begin_at_a_notice_is_a_note(arc: Arc, save: str, fits: bool) -> None:
+def test_a_save_that_the_library_would_not_begin_at_a_notice_is_a_note(
+    arc: Arc, save: str, fits: bool
+) -> None:
     # It keeps half of the time of a save to spare: 30 s / 1.5 = 20 s.
     result = arc(*A100, "--save", save)
     assert (result.code, "does not fit into a notice of 30 s" in result.err) == (0, not fits)
@@ -273,7 +347,17 @@ def test_simulation_and_deadline(arc: Arc) -> None:
 
 
 def test_with_a_fallback_the_figures_come_from_the_simulation(arc: Arc) -> None:
-    words = (*A100, "--eviction-rate", "5%", "--missing", "50%:3h", "--fallback", "30m", "--simulate", "500")
+    words = (
+        *A100,
+        "--eviction-rate",
+        "5%",
+        "--missing",
+        "50%:3h",
+        "--fallback",
+        "30m",
+        "--simulate",
+        "500",
+    )
     data = as_json(arc, *words, "--spot-price", "40%")
     spot = data["tiers"][1]
     assert spot["hours"] == pytest.approx(data["simulation"]["mean_hours"])
@@ -284,7 +368,17 @@ def test_with_a_fallback_the_figures_come_from_the_simulation(arc: Arc) -> None:
 
 def test_the_page_needs_no_network_and_has_two_plots(arc: Arc, tmp_path: Path) -> None:
     target = tmp_path / "cost.html"
-    result = arc(*A100, "--eviction-rate", "5-10%", "--spot-price", "30%", "--format", "html", "-o", str(target))
+    result = arc(
+        *A100,
+        "--eviction-rate",
+        "5-10%",
+        "--spot-price",
+        "30%",
+        "--format",
+        "html",
+        "-o",
+        str(target),
+    )
     assert result.code == 0
     page = target.read_text()
     assert page.count("<svg ") == 2
@@ -295,13 +389,25 @@ def test_the_page_needs_no_network_and_has_two_plots(arc: Arc, tmp_path: Path) -
     curve = re.search(r'curve spot" points="([^"]*)"', page)
     assert curve
     heights = [float(point.split(",")[1]) for point in curve[1].split()]
-    assert heights == sorted(heights, reverse=True)  # the price rises with the rate; y grows downwards
+    assert heights == sorted(
+        heights, reverse=True
+    )  # the price rises with the rate; y grows downwards
 
 
 def test_the_page_without_prices_and_evictions_says_so(arc: Arc, tmp_path: Path) -> None:
     own = tmp_path / "mine.csv"
     own.write_text("size,region,tier,price\nStandard_D8s_v5,<b>,spot,1\n")
-    words = ("cost", "--sku", "Standard_D64s_v5", "--hours", "1", "--region", "<b>", "--prices", str(own))
+    words = (
+        "cost",
+        "--sku",
+        "Standard_D64s_v5",
+        "--hours",
+        "1",
+        "--region",
+        "<b>",
+        "--prices",
+        str(own),
+    )
     page = arc(*words, "--eviction-rate", "0%", "--format", "html").out
     assert "No price is known" in page
     assert "the interval does not matter" in page
@@ -309,7 +415,10 @@ def test_the_page_without_prices_and_evictions_says_so(arc: Arc, tmp_path: Path)
 
 
 def spot_node(uid: str, version: int) -> dict[str, Any]:
-    labels = {"kubernetes.azure.com/scalesetpriority": "spot", "kubernetes.azure.com/agentpool": "gpu"}
+    labels = {
+        "kubernetes.azure.com/scalesetpriority": "spot",
+        "kubernetes.azure.com/agentpool": "gpu",
+    }
     metadata = {"name": f"aks-{uid}", "uid": uid, "resourceVersion": str(version), "labels": labels}
     metadata |= {"creationTimestamp": "2026-07-01T10:00:00Z"}  # before the recording began
     return {"metadata": metadata, "spec": {}, "status": {"conditions": []}}
@@ -324,9 +433,16 @@ def test_the_rate_is_measured_from_a_recorded_history(arc: Arc, tmp_path: Path) 
         notice = {"reason": "PreemptScheduled", "lastTimestamp": "2026-07-01T21:59:30Z"}
         for index in (0, 1):
             about = {"kind": "Node", "name": f"aks-n{index}"}
-            event = {"metadata": {"uid": f"e{index}", "name": f"e{index}"}, "involvedObject": about, **notice}
+            event = {
+                "metadata": {"uid": f"e{index}", "name": f"e{index}"},
+                "involvedObject": about,
+                **notice,
+            }
             store.write([RecordedChange("events", "Event", event, version="9")], noon + 36000)
-            store.write([RecordedChange("nodes", "Node", nodes[index], deleted=True, version="9")], noon + 36000)
+            store.write(
+                [RecordedChange("nodes", "Node", nodes[index], deleted=True, version="9")],
+                noon + 36000,
+            )
         store.write([RecordedChange("nodes", "Node", version="10")], noon + 72000)
     rate = as_json(arc, *A100, "--history", path)["eviction_rate"]
     assert rate["used"] == pytest.approx(1 - 2.718281828 ** (-2 / 60), rel=1e-6)
@@ -387,7 +503,9 @@ def test_the_rate_is_measured_from_a_recorded_history(arc: Arc, tmp_path: Path) 
         (("--eviction-rate", "99%", "--nodes", "900", "--restart", "10m"), "hardly makes progress"),
     ],
 )
-def test_bad_input_is_one_sentence_and_exit_code_2(arc: Arc, words: tuple[str, ...], message: str) -> None:
+def test_bad_input_is_one_sentence_and_exit_code_2(
+    arc: Arc, words: tuple[str, ...], message: str
+) -> None:
     result = arc(*A100, *words)
     assert (result.code, result.out) == (2, "")
     assert message in result.err

@@ -69,7 +69,16 @@ def test_the_page_is_whole_at_any_width(
     case: str,
 ) -> None:
     path = tmp_path / "cost.html"
-    words = ("cost", "--sku", "Standard_NC24ads_A100_v4", "--nodes", "8", "--hours", "40", *CASES[case])
+    words = (
+        "cost",
+        "--sku",
+        "Standard_NC24ads_A100_v4",
+        "--nodes",
+        "8",
+        "--hours",
+        "40",
+        *CASES[case],
+    )
     assert arc(*words, "--format", "html", "-o", str(path)).code == 0
     for width, dark in ((1200, False), (360, True)):
         browser.open(path, width=width, dark=dark)

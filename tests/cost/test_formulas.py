@@ -6,7 +6,12 @@ import math
 
 import pytest
 
-from arc_toolkit.checkpoints.interval import best_interval, daly_interval, first_order_waste, mean_seconds
+from arc_toolkit.checkpoints.interval import (
+    best_interval,
+    daly_interval,
+    first_order_waste,
+    mean_seconds,
+)
 from arc_toolkit.cost.formulas import break_even, expected
 from arc_toolkit.cost.simulation import _outage, mean_of, quantile, simulate
 from arc_toolkit.cost.training_job import MissingCapacity, TrainingJob
@@ -40,7 +45,9 @@ def test_the_table_of_intervals_computed_before_the_code(
     assert interval / 60 == pytest.approx(minutes, abs=0.06)
     assert 100 * first_order_waste(save, interval, 60, mean) == pytest.approx(waste, abs=0.05)
     if with_notice is not None:
-        assert 100 * first_order_waste(5, math.inf, 60, mean, noticed=1) == pytest.approx(with_notice, abs=0.05)
+        assert 100 * first_order_waste(5, math.inf, 60, mean, noticed=1) == pytest.approx(
+            with_notice, abs=0.05
+        )
 
 
 def test_young_and_daly_by_hand() -> None:
@@ -76,7 +83,9 @@ def test_time_and_simulation_agree_with_numeric_integration(
     assert mean_of(runs.elapsed) / HOUR == pytest.approx(40 * ratio, rel=0.02)
     # 2 % of the time would hide an error in the waste: that agrees within 5 % too.
     assert mean_of(runs.elapsed) / job.work_seconds - 1 == pytest.approx(ratio - 1, rel=0.05)
-    assert mean_of([float(count) for count in runs.evictions]) == pytest.approx(result.evictions, rel=0.03)
+    assert mean_of([float(count) for count in runs.evictions]) == pytest.approx(
+        result.evictions, rel=0.03
+    )
 
 
 def test_a_notice_that_always_works_needs_no_periodic_save() -> None:
@@ -91,11 +100,16 @@ def test_a_notice_that_always_works_needs_no_periodic_save() -> None:
 @pytest.mark.parametrize(
     ("minutes", "restart", "noticed"), [(5, 60, 0.0), (15, 60, 0.0), (15, 1200, 0.9), (1, 60, 0.5)]
 )
-def test_short_jobs_have_no_save_after_their_end(minutes: float, restart: float, noticed: float) -> None:
+def test_short_jobs_have_no_save_after_their_end(
+    minutes: float, restart: float, noticed: float
+) -> None:
     job = TrainingJob(60 * minutes, 8, 0.20, 60, restart, noticed)
     result = expected(job)
     assert result
-    if (minutes, noticed) == (5, 0.0):  # one part, M = 2016.64 s: M e^(60/M) (e^(300/M) - 1) = 333.23 s
+    if (minutes, noticed) == (
+        5,
+        0.0,
+    ):  # one part, M = 2016.64 s: M e^(60/M) (e^(300/M) - 1) = 333.23 s
         assert result.elapsed == pytest.approx(333.23, abs=0.01)
     assert mean_of(simulate(job, 20_000, seed=4).elapsed) == pytest.approx(result.elapsed, rel=0.02)
 
@@ -121,7 +135,9 @@ def test_nodes_that_are_evicted_together_stop_the_job_once() -> None:
     assert result
     assert other
     assert (result.elapsed, result.evictions) == pytest.approx((other.elapsed, other.evictions))
-    assert result.idle_nodes == pytest.approx(4 * other.idle_nodes)  # 4 nodes wait for 4, instead of 1 for 1
+    assert result.idle_nodes == pytest.approx(
+        4 * other.idle_nodes
+    )  # 4 nodes wait for 4, instead of 1 for 1
     assert mean_of(runs.elapsed) == pytest.approx(result.elapsed, rel=0.02)
     assert mean_of(runs.prices(1.0, None, 8)) == pytest.approx(result.price(1.0, 8), rel=0.02)
 
@@ -159,18 +175,28 @@ def test_evictions_in_a_restart_count() -> None:
     job = TrainingJob(40 * HOUR, 8, 0.20, 15, 1200, 0.9)
     result, runs = expected(job), simulate(job, 2000, seed=6)
     assert result
-    assert mean_of([float(count) for count in runs.evictions]) == pytest.approx(result.evictions, rel=0.02)
-    assert result.restarts / result.evictions == pytest.approx(job.mean * (1 - 1 / 1.8130), rel=1e-3)
+    assert mean_of([float(count) for count in runs.evictions]) == pytest.approx(
+        result.evictions, rel=0.02
+    )
+    assert result.restarts / result.evictions == pytest.approx(
+        job.mean * (1 - 1 / 1.8130), rel=1e-3
+    )
 
 
 def test_an_outage_by_hand() -> None:
     # On demand after 10 min. Back after 5 min: only a wait. Back after 60 min: 50 min on demand, of which the restart
     # (1 min) and the save before it moves (15 s) are not work. 20 min left: done on demand.
-    job = TrainingJob(10 * HOUR, 2, 0.30, 15, 60, 0.0, MissingCapacity(1.0, HOUR, fallback_seconds=600))
+    job = TrainingJob(
+        10 * HOUR, 2, 0.30, 15, 60, 0.0, MissingCapacity(1.0, HOUR, fallback_seconds=600)
+    )
     assert _outage(job, 9000, 300) == (300, 0, 9000)
     assert _outage(job, 9000, 3600) == (600, 3000, 9000 - (3000 - 60 - 15))
     assert _outage(job, 1200, 3600) == (600, 60 + 1200, 0)
-    assert _outage(job, 9000, 630) == (600, 30, 9000)  # back before the restart was over: nothing is done
+    assert _outage(job, 9000, 630) == (
+        600,
+        30,
+        9000,
+    )  # back before the restart was over: nothing is done
 
 
 def test_a_hopeless_job_is_known_as_such() -> None:

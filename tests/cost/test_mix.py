@@ -42,7 +42,9 @@ def test_uniform_progress_follows_the_line_and_takes_spot_when_it_is_back() -> N
 def test_greedy_waits_until_nothing_is_left_to_wait_for() -> None:
     # 10 h of slack at 10 h: it waits until 20 h and is then on demand to the end.
     result = run(GREEDY)
-    assert (result.spot / HOUR, result.on_demand / HOUR, result.clock / HOUR) == pytest.approx((10, 10, 30))
+    assert (result.spot / HOUR, result.on_demand / HOUR, result.clock / HOUR) == pytest.approx(
+        (10, 10, 30)
+    )
 
 
 def test_pure_policies() -> None:

@@ -10,7 +10,14 @@ import pytest
 
 from arc_toolkit.cost.eviction_rates import NodeLife, measured_rate, parse_rate, percent
 from arc_toolkit.cost.node_lives import node_lives
-from arc_toolkit.cost.prices import Tier, VmPrice, old_prices, prices_of, read_prices, shipped_prices
+from arc_toolkit.cost.prices import (
+    Tier,
+    VmPrice,
+    old_prices,
+    prices_of,
+    read_prices,
+    shipped_prices,
+)
 from arc_toolkit.errors import ArcError
 from arc_toolkit.sizing import vm_sizes
 
@@ -27,7 +34,9 @@ from arc_toolkit.sizing import vm_sizes
         ("0%", 0.0, 0.0, 0.0, False),
     ],
 )
-def test_rates_as_azure_writes_them(text: str, low: float, used: float, high: float, open_end: bool) -> None:
+def test_rates_as_azure_writes_them(
+    text: str, low: float, used: float, high: float, open_end: bool
+) -> None:
     rate = parse_rate(text)
     assert (rate.low, rate.high, rate.open_end) == (low, high, open_end)
     assert rate.used == pytest.approx(used)
@@ -65,7 +74,9 @@ def test_nodes_that_go_together_are_one_event() -> None:
     # 12 evictions of 3 waves say as much as 3: Garwood 0.6187 to 8.767, of 4 nodes each; the rate itself is the same.
     moments = [0.0, 10, 200, 450] + [9000.0] * 4 + [86400.0, 86460, 86470, 86480]
     waves = measured_rate([NodeLife(25, evicted=True, ended=moment) for moment in moments], "h.db")
-    single = measured_rate([NodeLife(25, evicted=True, ended=1000.0 * number) for number in range(12)], "h.db")
+    single = measured_rate(
+        [NodeLife(25, evicted=True, ended=1000.0 * number) for number in range(12)], "h.db"
+    )
     assert (waves.used, waves.together) == (single.used, 4)
     ends = [1 - math.exp(-4 * mean / 300) for mean in (0.6187, 8.767)]
     assert [waves.low, waves.high] == pytest.approx(ends, rel=1e-3)
@@ -75,15 +86,21 @@ def test_nodes_that_go_together_are_one_event() -> None:
 
 
 @pytest.mark.parametrize(("per_hour", "size", "nodes"), [(0.1, 1, 10), (0.1, 4, 8), (0.2, 2, 20)])
-def test_the_interval_has_the_true_rate_as_often_as_it_says(per_hour: float, size: int, nodes: int) -> None:
+def test_the_interval_has_the_true_rate_as_often_as_it_says(
+    per_hour: float, size: int, nodes: int
+) -> None:
     numbers = random.Random(1)
     true = 1 - math.exp(-per_hour * size / nodes)
     rates = [measured_rate(_history(numbers, per_hour, size, nodes), "h.db") for _ in range(300)]
     assert sum(rate.low <= true <= rate.high for rate in rates) / len(rates) >= 0.93
-    assert sum(rate.low <= true / 4 for rate in rates) / len(rates) < 0.5  # and is not as wide as to have any
+    assert (
+        sum(rate.low <= true / 4 for rate in rates) / len(rates) < 0.5
+    )  # and is not as wide as to have any
 
 
-def _history(numbers: random.Random, per_hour: float, size: int, nodes: int, hours: float = 100) -> list[NodeLife]:
+def _history(
+    numbers: random.Random, per_hour: float, size: int, nodes: int, hours: float = 100
+) -> list[NodeLife]:
     """Waves at random moments, each of some of the nodes, which are replaced at once."""
     since, lives, clock = [0.0] * nodes, [], numbers.expovariate(per_hour)
     while clock < hours:
@@ -95,7 +112,9 @@ def _history(numbers: random.Random, per_hour: float, size: int, nodes: int, hou
 
 
 def test_a_recording_of_minutes_is_too_little() -> None:
-    with pytest.raises(ArcError, match=r"1 eviction of 2 spot nodes in 0\.07 node hours: .* record for longer"):
+    with pytest.raises(
+        ArcError, match=r"1 eviction of 2 spot nodes in 0\.07 node hours: .* record for longer"
+    ):
         measured_rate([NodeLife(0.05, evicted=True), NodeLife(0.02)], "h.db")
 
 
@@ -108,7 +127,9 @@ def test_nodes_that_vanished_widen_the_interval_upwards() -> None:
     assert "1 more vanished" in rate.source
 
 
-def node(name: str, created: str, deleted: str = "", spot: bool = True, pool: str = "gpu") -> dict[str, object]:
+def node(
+    name: str, created: str, deleted: str = "", spot: bool = True, pool: str = "gpu"
+) -> dict[str, object]:
     labels = {"kubernetes.azure.com/agentpool": pool}
     labels |= {"kubernetes.azure.com/scalesetpriority": "spot"} if spot else {}
     metadata: dict[str, object] = {"name": name, "creationTimestamp": created, "labels": labels}
@@ -116,7 +137,11 @@ def node(name: str, created: str, deleted: str = "", spot: bool = True, pool: st
 
 
 def event(name: str, reason: str, moment: str) -> dict[str, object]:
-    return {"involvedObject": {"kind": "Node", "name": name}, "reason": reason, "lastTimestamp": moment}
+    return {
+        "involvedObject": {"kind": "Node", "name": name},
+        "reason": reason,
+        "lastTimestamp": moment,
+    }
 
 
 def test_lives_of_spot_nodes_end_in_an_eviction_a_scale_down_or_unclear() -> None:
@@ -132,7 +157,9 @@ def test_lives_of_spot_nodes_end_in_an_eviction_a_scale_down_or_unclear() -> Non
     events = [
         event("evicted", "PreemptScheduled", "2026-07-01T13:59:30Z"),
         event("scaled", "ScaleDown", "2026-07-01T12:59:00Z"),
-        event("vanished", "PreemptScheduled", "2026-06-01T12:00:00Z"),  # of an earlier node of that name
+        event(
+            "vanished", "PreemptScheduled", "2026-06-01T12:00:00Z"
+        ),  # of an earlier node of that name
     ]
     lives = list(node_lives(nodes, events, since=noon, until=noon + 4 * 3600))
     assert lives == [
@@ -147,14 +174,28 @@ def test_lives_of_spot_nodes_end_in_an_eviction_a_scale_down_or_unclear() -> Non
 @pytest.mark.parametrize(
     ("mark", "evicted", "unclear"),
     [  # what karpenter-provider-azure, AKS and the autoscaler write on a node before it goes
-        ({"status": {"conditions": [{"type": "PreemptionScheduled", "status": "True"}]}}, True, False),
-        ({"status": {"conditions": [{"type": "PreemptionScheduled", "status": "False"}]}}, False, True),
-        ({"spec": {"taints": [{"key": "cloudprovider.azure.microsoft.com/draining"}]}}, True, False),
+        (
+            {"status": {"conditions": [{"type": "PreemptionScheduled", "status": "True"}]}},
+            True,
+            False,
+        ),
+        (
+            {"status": {"conditions": [{"type": "PreemptionScheduled", "status": "False"}]}},
+            False,
+            True,
+        ),
+        (
+            {"spec": {"taints": [{"key": "cloudprovider.azure.microsoft.com/draining"}]}},
+            True,
+            False,
+        ),
         ({"spec": {"taints": [{"key": "ToBeDeletedByClusterAutoscaler"}]}}, False, False),
         ({"spec": {"taints": [{"key": "sku"}]}}, False, True),
     ],
 )
-def test_marks_on_the_node_itself_say_how_it_ended(mark: dict[str, object], evicted: bool, unclear: bool) -> None:
+def test_marks_on_the_node_itself_say_how_it_ended(
+    mark: dict[str, object], evicted: bool, unclear: bool
+) -> None:
     item = node("n", "2026-07-01T12:00:00Z", "2026-07-01T14:00:00Z") | mark
     [life] = node_lives([item], [], since=None, until=1_782_907_200.0 + 7200)
     assert (life.evicted, life.unclear, life.hours) == (evicted, unclear, 2.0)
@@ -176,11 +217,16 @@ def test_marks_on_the_node_itself_say_how_it_ended(mark: dict[str, object], evic
         (12.34, "1,234 %"),
     ],
 )
-def test_percent_has_two_digits_that_matter_and_is_never_100_by_rounding(share: float, text: str) -> None:
+def test_percent_has_two_digits_that_matter_and_is_never_100_by_rounding(
+    share: float, text: str
+) -> None:
     assert percent(share) == text
 
 
-OWN = ["size,region,tier,price,currency,date", "Standard_D8s_v5,westeurope,on-demand,0.40,usd,2026-01-02"]
+OWN = [
+    "size,region,tier,price,currency,date",
+    "Standard_D8s_v5,westeurope,on-demand,0.40,usd,2026-01-02",
+]
 
 
 def test_own_prices_win_and_the_rest_is_from_the_shipped_table() -> None:
@@ -199,7 +245,10 @@ def test_own_prices_win_and_the_rest_is_from_the_shipped_table() -> None:
     [
         (["size,region,price"], "tier is missing"),
         ([OWN[0], "D8s,westeurope,cheap,1"], "mine.csv:2: tier 'cheap'"),
-        ([OWN[0], "# a comment", "D8s,westeurope,spot,free"], "mine.csv:3: price 'free' is not a number"),
+        (
+            [OWN[0], "# a comment", "D8s,westeurope,spot,free"],
+            "mine.csv:3: price 'free' is not a number",
+        ),
         ([OWN[0], "D8s,westeurope,spot,-1"], "a price is more than 0"),
         ([OWN[0], "D8s,westeurope,spot,1e9"], "a price is more than 0 and less than 1,000,000"),
         ([OWN[0], "D8s,westeurope,spot,1,USD,June"], "date 'June'"),
@@ -220,13 +269,18 @@ def test_an_unknown_region_and_two_currencies_are_refused() -> None:
 
 
 def test_a_price_older_than_a_year_is_a_warning() -> None:
-    prices = {Tier.SPOT: VmPrice(1, day=date(2025, 6, 18)), Tier.DEDICATED: VmPrice(1, day=date(2026, 6, 18))}
+    prices = {
+        Tier.SPOT: VmPrice(1, day=date(2025, 6, 18)),
+        Tier.DEDICATED: VmPrice(1, day=date(2026, 6, 18)),
+    }
     [note] = old_prices(prices, date(2026, 6, 19))
     assert "spot price is of 2025-06-18, 366 days old" in note
     assert old_prices(prices, date(2026, 6, 18)) == []
 
 
-def test_every_shipped_price_is_of_a_known_size_with_date_and_source_and_none_is_above_dedicated() -> None:
+def test_every_shipped_price_is_of_a_known_size_with_date_and_source_and_none_is_above_dedicated() -> (
+    None
+):
     table = shipped_prices()
     assert len(table) > 900
     for (size, region, _), price in table.items():

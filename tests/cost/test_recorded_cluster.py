@@ -23,12 +23,26 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
-EVICTED, DRAINED, SCALED, VANISHED, ALIVE, DEDICATED = (f"aks-spot-1234-vmss00000{n}" for n in range(6))
-COST = ("cost", "--sku", "Standard_NC24ads_A100_v4", "--nodes", "4", "--hours", "40", "--format", "json")
+EVICTED, DRAINED, SCALED, VANISHED, ALIVE, DEDICATED = (
+    f"aks-spot-1234-vmss00000{n}" for n in range(6)
+)
+COST = (
+    "cost",
+    "--sku",
+    "Standard_NC24ads_A100_v4",
+    "--nodes",
+    "4",
+    "--hours",
+    "40",
+    "--format",
+    "json",
+)
 
 
 @pytest.fixture(scope="module")
-def recorded(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def recorded(
+    control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
     """Two evictions, a scale-down, a node that vanishes while nothing records, one that lives, a dedicated one."""
     plane = control_plane
     plane.wipe()
@@ -62,7 +76,9 @@ def recorded(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFacto
 
 
 def gone(facts: ClusterFacts) -> list[str]:
-    return [node["metadata"]["name"] for node in facts.nodes if "deletionTimestamp" in node["metadata"]]
+    return [
+        node["metadata"]["name"] for node in facts.nodes if "deletionTimestamp" in node["metadata"]
+    ]
 
 
 def test_lives_are_those_that_happened(recorded: str) -> None:
@@ -90,8 +106,12 @@ def test_the_same_recording_over_a_hundred_hours(
     earlier = 100 * 3600
     with sqlite3.connect(path) as database:
         [(since,)] = database.execute("SELECT value FROM meta WHERE key = 'since'").fetchall()
-        database.execute("UPDATE meta SET value = ? WHERE key = 'since'", (str(float(since) - earlier),))
-        for uid, body in database.execute("SELECT uid, body FROM objects WHERE kind = 'Node'").fetchall():
+        database.execute(
+            "UPDATE meta SET value = ? WHERE key = 'since'", (str(float(since) - earlier),)
+        )
+        for uid, body in database.execute(
+            "SELECT uid, body FROM objects WHERE kind = 'Node'"
+        ).fetchall():
             node = json.loads(body)
             created = time.gmtime(float(since) - earlier - 60)
             node["metadata"]["creationTimestamp"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", created)
@@ -103,7 +123,8 @@ def test_the_same_recording_over_a_hundred_hours(
     # 5 nodes of 100 hours: 2 sure evictions in one wave and one that may be: 2.5 in 500 hours.
     assert rate["used"] == pytest.approx(2.5 / 500, rel=0.01)
     assert (
-        "2 evictions of 5 spot nodes in 500 node hours, 1 wave, 1 more vanished without a reason" in rate["source"]
+        "2 evictions of 5 spot nodes in 500 node hours, 1 wave, 1 more vanished without a reason"
+        in rate["source"]
     )
     # Garwood for 1 event: 0.02532 to 5.572: 2 nodes each at the lower end, 3 at the upper.
     assert rate["low"] == pytest.approx(2 * 0.02532 / 500, rel=0.02)

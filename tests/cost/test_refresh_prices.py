@@ -17,7 +17,9 @@ from arc_toolkit.cost.prices import Tier, read_prices
 from scripts import refresh_prices
 
 
-def meter(size: str, price: float, name: str, product: str = "Virtual Machines Dsv5 Series", **more: Any) -> Any:
+def meter(
+    size: str, price: float, name: str, product: str = "Virtual Machines Dsv5 Series", **more: Any
+) -> Any:
     """An item with the fields of the documented sample answer."""
     return {
         "currencyCode": "USD",
@@ -56,7 +58,12 @@ METERS = [
     meter(D8, 0.0, "D8s v5 Spot", isPrimaryMeterRegion=True),
     meter("Standard_Unheard_of", 1.0, "Unheard of"),
     meter("Dsv5_Type1", 9.0, "Dsv5 Type1", "Dsv5 Series Dedicated Host"),
-    meter("Standard_NC24ads_A100_v4", 4.775, "NC24ads A100 v4", "Virtual Machines NCads A100 v4 Series"),
+    meter(
+        "Standard_NC24ads_A100_v4",
+        4.775,
+        "NC24ads A100 v4",
+        "Virtual Machines NCads A100 v4 Series",
+    ),
 ]
 # size, skuName, meterName, product and three prices as they were in westeurope on 2026-08-22.
 RECORDED = """\
@@ -75,7 +82,9 @@ WORDS = {"dedicated": "", "spot": " Spot", "low-priority": " Low Priority"}
 def test_names_and_products_of_real_answers() -> None:
     items = [
         meter(f"Standard_{size}", float(price), meter_name + word, product, skuName=sku + word)
-        for size, sku, meter_name, product, *prices in (row.split(";") for row in RECORDED.splitlines())
+        for size, sku, meter_name, product, *prices in (
+            row.split(";") for row in RECORDED.splitlines()
+        )
         for word, price in zip(WORDS.values(), prices, strict=True)
         if price
     ]
@@ -86,7 +95,10 @@ def test_names_and_products_of_real_answers() -> None:
         ("Standard_ND96asr_v4", 35.357, 7.77854, 7.071),
     }
     for order in (items, items[::-1]):  # the first of several is not better than the last
-        rows = {(size, tier): price.amount for size, _, tier, price in refresh_prices.rows_of(order, date.today())}
+        rows = {
+            (size, tier): price.amount
+            for size, _, tier, price in refresh_prices.rows_of(order, date.today())
+        }
         assert {(size, *(rows[size, Tier(name)] for name in WORDS)) for size, _ in rows} == expected
 
 
@@ -97,14 +109,22 @@ def test_a_price_of_the_future_or_past_does_not_count_and_the_newest_does() -> N
         meter(D8, 0.5, "D8s v5", effectiveStartDate="2026-08-01T00:00:00Z"),
         meter(D8, 0.6, "D8s v5", effectiveStartDate="2026-09-01T00:00:00Z"),
         meter(
-            D8, 0.7, "D8s v5", effectiveStartDate="2026-08-02T00:00:00Z", effectiveEndDate="2026-08-20T00:00:00Z"
+            D8,
+            0.7,
+            "D8s v5",
+            effectiveStartDate="2026-08-02T00:00:00Z",
+            effectiveEndDate="2026-08-20T00:00:00Z",
         ),
         meter(D8, 0.3, "D8s v5", effectiveStartDate="2026-08-03T00:00:00Z", tierMinimumUnits=100.0),
         meter(f" {D8} ", 0.05, "D8s v5 Spot"),  # blanks were seen in its names
-        meter(D8, 0.02, "D8s v5", type="DevTestConsumption", effectiveStartDate="2026-08-10T00:00:00Z"),
+        meter(
+            D8, 0.02, "D8s v5", type="DevTestConsumption", effectiveStartDate="2026-08-10T00:00:00Z"
+        ),
     ]
     for order in (items, items[::-1]):
-        assert [(tier, price.amount) for _, _, tier, price in refresh_prices.rows_of(order, today)] == [
+        assert [
+            (tier, price.amount) for _, _, tier, price in refresh_prices.rows_of(order, today)
+        ] == [
             (Tier.DEDICATED, 0.5),
             (Tier.SPOT, 0.05),
         ]
@@ -143,11 +163,21 @@ def server() -> Iterator[PriceServer]:
                 items, skip = [], len(METERS)
             skip = 0 if own.turning else skip
             more = skip + own.page < len(METERS) and own.links
-            link = f"http://127.0.0.1:{own.server_address[1]}{urlsplit(self.path).path}?" if more else None
+            link = (
+                f"http://127.0.0.1:{own.server_address[1]}{urlsplit(self.path).path}?"
+                if more
+                else None
+            )
             if link:
                 link += f"$filter={query['$filter'][0].replace(' ', '%20')}&$skip={skip + own.page}"
-            body = {"BillingCurrency": "USD", "CustomerEntityId": "Default", "CustomerEntityType": "Retail"}
-            data = json.dumps({**body, "Items": items, "NextPageLink": link, "Count": len(items)}).encode()
+            body = {
+                "BillingCurrency": "USD",
+                "CustomerEntityId": "Default",
+                "CustomerEntityType": "Retail",
+            }
+            data = json.dumps(
+                {**body, "Items": items, "NextPageLink": link, "Count": len(items)}
+            ).encode()
             self.send_response(200)
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
@@ -179,10 +209,14 @@ EXPECTED = {
 
 
 def amounts(path: Path) -> dict[Any, float]:
-    return {key: price.amount for key, price in read_prices(path.read_text().splitlines(), "x").items()}
+    return {
+        key: price.amount for key, price in read_prices(path.read_text().splitlines(), "x").items()
+    }
 
 
-def test_all_pages_are_read_and_only_linux_vms_of_known_sizes_stay(server: PriceServer, tmp_path: Path) -> None:
+def test_all_pages_are_read_and_only_linux_vms_of_known_sizes_stay(
+    server: PriceServer, tmp_path: Path
+) -> None:
     target = tmp_path / "prices.csv"
     refresh_prices.main(["westeurope", "-o", str(target), "--api", api(server)])
     assert amounts(target) == EXPECTED
@@ -219,7 +253,9 @@ def test_a_stopped_run_continues_with_the_next_page(
     server.broken, server.asked = [], []
     refresh_prices.main(["westeurope", "-o", str(target), "--api", api(server)])
     assert amounts(target) == EXPECTED
-    assert [query.get("$skip") for query in server.asked] == [["8"]]  # the first two pages are not asked again
+    assert [query.get("$skip") for query in server.asked] == [
+        ["8"]
+    ]  # the first two pages are not asked again
 
 
 def test_a_server_that_is_busy_once_is_asked_again(server: PriceServer, tmp_path: Path) -> None:

@@ -74,7 +74,9 @@ class Browser:
         self._session: str | None = None
         self.events: list[dict[str, Any]] = []
         target = self.send("Target.createTarget", url="about:blank")["targetId"]
-        self._session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self._session = self.send("Target.attachToTarget", targetId=target, flatten=True)[
+            "sessionId"
+        ]
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.send(f"{domain}.enable")
 
@@ -82,7 +84,10 @@ class Browser:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._session = None
         with suppress(OSError, RuntimeError):
@@ -142,7 +147,11 @@ class Browser:
         """Load a file, at a fragment of its address, and wait until it is there."""
         phone = width < 600
         self.send(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=phone
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=phone,
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.send("Emulation.setEmulatedMedia", media=media, features=[scheme])
@@ -160,9 +169,13 @@ class Browser:
 
     def evaluate(self, expression: str) -> Any:
         """The value of a JavaScript expression in the page; works where the page's own scripts are off, too."""
-        answer = self.send("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        answer = self.send(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
         if "exceptionDetails" in answer:
-            raise RuntimeError(answer["exceptionDetails"]["exception"].get("description", "an exception"))
+            raise RuntimeError(
+                answer["exceptionDetails"]["exception"].get("description", "an exception")
+            )
         return answer["result"].get("value")
 
     def press(self, key: str, code: int = 0, text: str = "") -> None:
@@ -178,14 +191,18 @@ class Browser:
         self.send("Input.insertText", text=text)
 
     def screenshot(self, *, whole: bool = False) -> bytes:
-        data = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=whole)["data"]
+        data = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=whole)[
+            "data"
+        ]
         return base64.b64decode(data)
 
     def printed_pages(self) -> int:
         """The number of A4 pages that printing takes."""
         size = {"paperWidth": 8.27, "paperHeight": 11.69}
         data = base64.b64decode(
-            self.send("Page.printToPDF", preferCSSPageSize=True, generateTaggedPDF=False, **size)["data"]
+            self.send("Page.printToPDF", preferCSSPageSize=True, generateTaggedPDF=False, **size)[
+                "data"
+            ]
         )
         return len(re.findall(rb"/Type\s*/Page\b(?!s)", data))
 
@@ -199,7 +216,11 @@ class Browser:
 
     def complaints(self) -> list[str]:
         """Errors and violations of the policy, as the console shows them."""
-        logged = [event["params"]["entry"]["text"] for event in self.events if event["method"] == "Log.entryAdded"]
+        logged = [
+            event["params"]["entry"]["text"]
+            for event in self.events
+            if event["method"] == "Log.entryAdded"
+        ]
         thrown = [
             event["params"]["exceptionDetails"]["text"]
             for event in self.events

@@ -24,7 +24,9 @@ _WORST_FIRST = ("failed", "running", "waiting", "unknown", "succeeded")
 
 
 def load(path: Path) -> dict[str, Any]:
-    case: dict[str, Any] = yaml.load(path.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    case: dict[str, Any] = yaml.load(
+        path.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    )
     return case
 
 
@@ -41,7 +43,11 @@ def report_of(case: dict[str, Any], folder: Path) -> dict[str, Any]:
         value = case.get(key)
         if value is None:
             continue
-        document = value if isinstance(value, dict) else {"apiVersion": "v1", "kind": "List", "items": value}
+        document = (
+            value
+            if isinstance(value, dict)
+            else {"apiVersion": "v1", "kind": "List", "items": value}
+        )
         saved = folder / f"{key}.json"
         saved.write_text(json.dumps(document))
         if key in ("pods", "nodes", "events"):
@@ -76,7 +82,9 @@ class Judgement:
 
     def compare(self, what: str, expected: Any, actual: Any, *honest: Any) -> None:
         if not accepts(expected, actual):
-            (self.unsure if actual in honest else self.wrong).append(f"{what}: {actual!r}, expected {expected!r}")
+            (self.unsure if actual in honest else self.wrong).append(
+                f"{what}: {actual!r}, expected {expected!r}"
+            )
 
 
 def accepts(expected: Any, actual: Any) -> bool:
@@ -99,7 +107,9 @@ def judge(case: dict[str, Any], report: dict[str, Any]) -> Judgement:
     levels = {verdict["node"]: verdict["verdict"] for verdict in report["nodes"]}
     for node, level in (expect.get("nodes") or {}).items():
         if node in levels or not accepts(level, "ok"):
-            result.compare(f"node {node}", level, levels.get(node, "not-enough-data"), "not-enough-data")
+            result.compare(
+                f"node {node}", level, levels.get(node, "not-enough-data"), "not-enough-data"
+            )
     for node in expect.get("never_bad") or ():
         if levels.get(node) in ("bad", "suspect"):
             result.wrong.append(f"node {node} is {levels[node]} and must not be")
@@ -146,12 +156,17 @@ def _first_of_gang(rank: dict[str, Any]) -> tuple[int, bool, str]:
     return _WORST_FIRST.index(rank["outcome"]), collateral, rank["rank"] or ""
 
 
-def _judge_attempt(result: Judgement, label: str, entry: dict[str, Any], attempt: dict[str, Any]) -> None:
+def _judge_attempt(
+    result: Judgement, label: str, entry: dict[str, Any], attempt: dict[str, Any]
+) -> None:
     cause = attempt["cause"]
     kind = cause["kind"] if cause else None
     if "node" in entry:
         result.compare(
-            f"{label} node", entry["node"], None if attempt["node_truncated"] else attempt["node"], None
+            f"{label} node",
+            entry["node"],
+            None if attempt["node_truncated"] else attempt["node"],
+            None,
         )
     if "outcome" in entry:
         result.compare(f"{label} outcome", entry["outcome"], attempt["outcome"], "unknown")
@@ -161,11 +176,17 @@ def _judge_attempt(result: Judgement, label: str, entry: dict[str, Any], attempt
         result.compare(f"{label} blames_node", entry["blames_node"], cause["blames_node"], False)
     if entry.get("waiting_for") is not None:
         result.compare(
-            f"{label} waiting_for", entry["waiting_for"], (attempt["waiting"] or {}).get("kind"), None, "unknown"
+            f"{label} waiting_for",
+            entry["waiting_for"],
+            (attempt["waiting"] or {}).get("kind"),
+            None,
+            "unknown",
         )
 
 
-def _judge_ranks(result: Judgement, label: str, entry: dict[str, Any], ranks: list[dict[str, Any]]) -> None:
+def _judge_ranks(
+    result: Judgement, label: str, entry: dict[str, Any], ranks: list[dict[str, Any]]
+) -> None:
     """A rank that was replaced within its attempt is listed once per pod, in order; the last one is its outcome."""
     by_index: dict[str, list[dict[str, Any]]] = {}
     for rank in ranks:
@@ -187,7 +208,9 @@ def _judge_ranks(result: Judgement, label: str, entry: dict[str, Any], ranks: li
             result.compare(f"{label} cause", entry["cause"], kind, "unknown")
 
 
-def _judge_restarts(result: Judgement, expected: list[dict[str, Any]], actual: list[dict[str, Any]]) -> None:
+def _judge_restarts(
+    result: Judgement, expected: list[dict[str, Any]], actual: list[dict[str, Any]]
+) -> None:
     if len(actual) != len(expected):
         result.wrong.append(f"{len(actual)} restarts, expected {len(expected)}")
         return

@@ -27,7 +27,9 @@ def tables(case: Json, all_events: bool = False) -> dict[str, list[Row]]:
         "KubePodInventory": [row for pod in pods for row in _of_pod(pod, end)],
         "KubeNodeInventory": [row for node in nodes for row in _of_node(node, end)]
         + _lost_nodes(pods, nodes, end),
-        "KubeEvents": [_of_event(event) for event in events if all_events or event.get("type") != "Normal"],
+        "KubeEvents": [
+            _of_event(event) for event in events if all_events or event.get("type") != "Normal"
+        ],
     }
 
 
@@ -59,13 +61,22 @@ def _batch(moment: float) -> float:
 
 
 def _row(moment: float, table: str, **values: Any) -> Row:
-    return {"TimeGenerated": times.iso(_batch(moment)), "ClusterId": CLUSTER, "Type": table, **values}
+    return {
+        "TimeGenerated": times.iso(_batch(moment)),
+        "ClusterId": CLUSTER,
+        "Type": table,
+        **values,
+    }
 
 
 def _of_pod(pod: Json, end: float) -> list[Row]:
     """While it ran, and in its last state; a pod that was deleted has no rows after that."""
     meta, status = pod["metadata"], pod.get("status", {})
-    created = times.parse(meta.get("creationTimestamp")) or times.parse(status.get("startTime")) or end - 600
+    created = (
+        times.parse(meta.get("creationTimestamp"))
+        or times.parse(status.get("startTime"))
+        or end - 600
+    )
     deleted = times.parse(meta.get("deletionTimestamp"))
     statuses = [*status.get("containerStatuses", []), *status.get("initContainerStatuses", [])]
     ended = [
@@ -75,9 +86,16 @@ def _of_pod(pod: Json, end: float) -> list[Row]:
     ]
     rows = []
     if ended and created < min(ended):
-        before = [{**item, "state": {"running": {"startedAt": status.get("startTime")}}} for item in statuses]
+        before = [
+            {**item, "state": {"running": {"startedAt": status.get("startTime")}}}
+            for item in statuses
+        ]
         rows += _pod_rows(pod, "Running", before, min(created + 60, min(ended)) - 59)
-    final = max([*ended, created]) if status.get("phase") in ("Succeeded", "Failed") or ended else created
+    final = (
+        max([*ended, created])
+        if status.get("phase") in ("Succeeded", "Failed") or ended
+        else created
+    )
     phase = str(status.get("phase", ""))
     if status.get("reason") == "NodeLost":
         phase = "Unknown"
@@ -85,7 +103,11 @@ def _of_pod(pod: Json, end: float) -> list[Row]:
         if final < deleted:
             rows += _pod_rows(pod, phase, statuses, final)
         return rows + _pod_rows(pod, "Terminating", statuses, deleted)
-    return rows + _pod_rows(pod, phase, statuses, final) + _pod_rows(pod, phase, statuses, max(end, final))
+    return (
+        rows
+        + _pod_rows(pod, phase, statuses, final)
+        + _pod_rows(pod, phase, statuses, max(end, final))
+    )
 
 
 def _pod_rows(pod: Json, phase: str, statuses: list[Json], moment: float) -> list[Row]:
@@ -109,7 +131,11 @@ def _pod_rows(pod: Json, phase: str, statuses: list[Json], moment: float) -> lis
         state = next(iter(item.get("state", {})), "")
         inner = item.get("state", {}).get(state, {})
         name = f"{values['PodUid']}/{item.get('name')}"
-        row = {**values, "ContainerName": name, "ContainerStatus": "Unknown" if phase == "Unknown" else state}
+        row = {
+            **values,
+            "ContainerName": name,
+            "ContainerStatus": "Unknown" if phase == "Unknown" else state,
+        }
         if state == "running":
             row["ContainerCreationTimeStamp"] = inner.get("startedAt")
         else:
@@ -131,7 +157,9 @@ def _lost_nodes(pods: list[Json], nodes: list[Json], end: float) -> list[Row]:
         name = pod.get("spec", {}).get("nodeName")
         if not nodes or not name or name in known:
             continue
-        spot = any("scalesetpriority" in item.get("key", "") for item in pod["spec"].get("tolerations", []))
+        spot = any(
+            "scalesetpriority" in item.get("key", "") for item in pod["spec"].get("tolerations", [])
+        )
         labels = {"kubernetes.azure.com/scalesetpriority": "spot"} if spot else {}
         ready = {"type": "Ready", "status": "True", "lastTransitionTime": times.iso(end - 86400)}
         node = {"metadata": {"name": name, "labels": labels}, "status": {"conditions": [ready]}}
@@ -181,7 +209,9 @@ def _of_event(event: Json) -> Row:
     involved = event.get("involvedObject") or event.get("regarding") or {}
     source = event.get("source") or {}
     stamp = (
-        event.get("metadata", {}).get("creationTimestamp") or event.get("lastTimestamp") or event.get("eventTime")
+        event.get("metadata", {}).get("creationTimestamp")
+        or event.get("lastTimestamp")
+        or event.get("eventTime")
     )
     row = _row(
         times.parse(stamp) or 0.0,
@@ -207,7 +237,10 @@ def _of_event(event: Json) -> Row:
 def as_az(rows: list[Row]) -> str:
     """`az monitor log-analytics query -o json`: every value is text."""
     return json.dumps(
-        [{"TableName": "PrimaryResult", **{key: str(value) for key, value in row.items()}} for row in rows],
+        [
+            {"TableName": "PrimaryResult", **{key: str(value) for key, value in row.items()}}
+            for row in rows
+        ],
         indent=2,
     )
 
@@ -251,4 +284,9 @@ def _us(value: Any) -> str:
     return f"{date.month}/{date.day}/{date.year}, {date.hour % 12 or 12}:{date:%M:%S}.000 {half}"
 
 
-SHAPES = {"az": (as_az, "json"), "rest": (as_rest, "json"), "lines": (as_lines, "json"), "csv": (as_csv, "csv")}
+SHAPES = {
+    "az": (as_az, "json"),
+    "rest": (as_rest, "json"),
+    "lines": (as_lines, "json"),
+    "csv": (as_csv, "csv"),
+}

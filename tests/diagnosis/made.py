@@ -48,7 +48,10 @@ def write_log(root: Path, path: str, node: str) -> Path:
 def container(
     name: str = "1-execution-wrapper", reason: str = "Error", code: int = 1, minute: float = 30
 ) -> dict[str, Any]:
-    return {"name": name, "state": {"terminated": {"reason": reason, "exitCode": code, "finishedAt": at(minute)}}}
+    return {
+        "name": name,
+        "state": {"terminated": {"reason": reason, "exitCode": code, "finishedAt": at(minute)}},
+    }
 
 
 def pod(
@@ -97,7 +100,9 @@ def pod(
 def node(
     name: str = NODE_A, *, spot: bool = False, created: str = "2026-01-01T00:00:00Z", **parts: Any
 ) -> dict[str, Any]:
-    conditions = parts.pop("conditions", [{"type": "Ready", "status": "True", "lastTransitionTime": created}])
+    conditions = parts.pop(
+        "conditions", [{"type": "Ready", "status": "True", "lastTransitionTime": created}]
+    )
     labels = {"kubernetes.azure.com/agentpool": "gpu"}
     if spot:
         labels["kubernetes.azure.com/scalesetpriority"] = "spot"
@@ -115,7 +120,13 @@ def node(
 
 
 def event(
-    reason: str, minute: float, *, about: str = NODE_A, kind: str = "Node", message: str = "", **more: Any
+    reason: str,
+    minute: float,
+    *,
+    about: str = NODE_A,
+    kind: str = "Node",
+    message: str = "",
+    **more: Any,
 ) -> dict[str, Any]:
     target = {"kind": kind, "name": about, **more}
     return {

@@ -37,17 +37,29 @@ SPOT = "aks-spot-27182818-vmss0000"
 
 # What is shown as evidence of a cause.
 EVIDENCE = {
-    CauseKind.OWN_MEMORY: (EvidenceSource.CONTAINER, "OOMKilled", "the container exceeded its memory limit"),
+    CauseKind.OWN_MEMORY: (
+        EvidenceSource.CONTAINER,
+        "OOMKilled",
+        "the container exceeded its memory limit",
+    ),
     CauseKind.NODE_MEMORY: (
         EvidenceSource.NODE_EVENT,
         "SystemOOM",
         "the kernel ran out of memory outside any pod's limit",
     ),
     CauseKind.NODE_LOST: (EvidenceSource.NODE_EVENT, "NodeNotReady", "the node became NotReady"),
-    CauseKind.NODE_FAULT: (EvidenceSource.NODE_CONDITION, "GPUMissing", "a GPU is missing from the node"),
+    CauseKind.NODE_FAULT: (
+        EvidenceSource.NODE_CONDITION,
+        "GPUMissing",
+        "a GPU is missing from the node",
+    ),
     CauseKind.NODE_PRESSURE: (EvidenceSource.POD_STATUS, "Evicted", "the node was low on memory"),
     CauseKind.SPOT: (EvidenceSource.NODE_EVENT, "PreemptScheduled", "Azure reclaims the spot VM"),
-    CauseKind.DRAIN: (EvidenceSource.POD_CONDITION, "EvictionByEvictionAPI", "evicted through the API"),
+    CauseKind.DRAIN: (
+        EvidenceSource.POD_CONDITION,
+        "EvictionByEvictionAPI",
+        "evicted through the API",
+    ),
     CauseKind.SCHEDULER: (EvidenceSource.POD_EVENT, "Evict", "Volcano preempted the pod"),
     CauseKind.GANG: (EvidenceSource.GANG, "worker-2", "this rank failed first"),
     CauseKind.USER: (EvidenceSource.EXIT_CODE, "2", "the process ended with an error"),
@@ -93,7 +105,9 @@ def attempt(
 def job_of(attempts: Iterable[Attempt], *, fails_everywhere: bool = False) -> Job:
     """The job of these attempts: it ended as the last one did."""
     listed = list(attempts)
-    kinds = [item.cause.kind for item in listed if item.cause and item.cause.kind is not CauseKind.GANG]
+    kinds = [
+        item.cause.kind for item in listed if item.cause and item.cause.kind is not CauseKind.GANG
+    ]
     return Job(
         listed[0].job,
         listed[0].job,
@@ -167,13 +181,22 @@ def sample_report() -> DiagnosisReport:
     for rank in range(4):
         kind = CauseKind.NODE_LOST if rank == 2 else CauseKind.GANG
         minutes = 25 if rank == 2 else 26 + rank
-        attempts.append(attempt("wide_yew_3a9", 0, f"{GPU}0{rank}", 30, minutes, kind, rank=f"worker-{rank}"))
+        attempts.append(
+            attempt("wide_yew_3a9", 0, f"{GPU}0{rank}", 30, minutes, kind, rank=f"worker-{rank}")
+        )
     for rank in range(4):
-        attempts.append(attempt("wide_yew_3a9", 1, f"{GPU}0{rank + 4}", 65, 80, rank=f"worker-{rank}"))
-    attempts += [attempt(f"calm_fir_{number}", 0, f"{GPU}0{number}", 200 + number, 30) for number in range(4)]
+        attempts.append(
+            attempt("wide_yew_3a9", 1, f"{GPU}0{rank + 4}", 65, 80, rank=f"worker-{rank}")
+        )
+    attempts += [
+        attempt(f"calm_fir_{number}", 0, f"{GPU}0{number}", 200 + number, 30) for number in range(4)
+    ]
     names = dict.fromkeys(item.job for item in attempts)
     jobs = [
-        job_of((item for item in attempts if item.job == name), fails_everywhere=name == "dull_plum_7r3")
+        job_of(
+            (item for item in attempts if item.job == name),
+            fails_everywhere=name == "dull_plum_7r3",
+        )
         for name in names
     ]
 
@@ -191,10 +214,21 @@ def sample_report() -> DiagnosisReport:
             pool_rate=0.06,
         ),
         verdict(
-            f"{GPU}05", Level.SUSPECT, 1, 3, "more attempts fail than on the rest of its pool", pool_rate=0.06
+            f"{GPU}05",
+            Level.SUSPECT,
+            1,
+            3,
+            "more attempts fail than on the rest of its pool",
+            pool_rate=0.06,
         ),
         verdict(
-            f"{GPU}02", Level.RECOVERED, 1, 12, "NotReady once, 11 good attempts since", (once,), pool_rate=0.06
+            f"{GPU}02",
+            Level.RECOVERED,
+            1,
+            12,
+            "NotReady once, 11 good attempts since",
+            (once,),
+            pool_rate=0.06,
         ),
         verdict(f"{SPOT}01", Level.NOT_ENOUGH_DATA, 0, 0, "no attempt on it counts"),
         verdict(f"{SPOT}02", Level.NOT_ENOUGH_DATA, 0, 0, "no attempt on it counts"),
@@ -209,8 +243,20 @@ def sample_report() -> DiagnosisReport:
             )
             for number in (0, 1, 4, 6, 7)
         ],
-        verdict(f"{SPOT}00", Level.OK, 0, 11, "none of 11 attempts failed: a failure rate above 26 % is excluded"),
-        verdict(f"{SPOT}03", Level.OK, 0, 10, "none of 10 attempts failed: a failure rate above 28 % is excluded"),
+        verdict(
+            f"{SPOT}00",
+            Level.OK,
+            0,
+            11,
+            "none of 11 attempts failed: a failure rate above 26 % is excluded",
+        ),
+        verdict(
+            f"{SPOT}03",
+            Level.OK,
+            0,
+            10,
+            "none of 10 attempts failed: a failure rate above 28 % is excluded",
+        ),
     ]
     incident = Incident(
         NOON + 170 * 60,
@@ -224,7 +270,9 @@ def sample_report() -> DiagnosisReport:
     finding = PrsEvidence(
         "slow_ash_8c4/logs/sys/job_report/processed_mini-batches.csv",
         Evidence(
-            EvidenceSource.PRS, "Picked Count", "17 of 400 mini-batches were picked more than once, up to 3 times"
+            EvidenceSource.PRS,
+            "Picked Count",
+            "17 of 400 mini-batches were picked more than once, up to 3 times",
         ),
         None,
         CauseKind.UNKNOWN,
@@ -257,13 +305,19 @@ def sample_report() -> DiagnosisReport:
             events=31,
             skipped={"archive: unpack it first": 1},
         ),
-        notes=("nothing was recorded from 2026-07-01 11:20 to 11:50: events of that time are missing",),
+        notes=(
+            "nothing was recorded from 2026-07-01 11:20 to 11:50: events of that time are missing",
+        ),
     )
 
 
-def large_report(jobs: int = 3_000, nodes: int = 100, failed: int = 20, bad: int = 25) -> DiagnosisReport:
+def large_report(
+    jobs: int = 3_000, nodes: int = 100, failed: int = 20, bad: int = 25
+) -> DiagnosisReport:
     """Every `failed`-th job failed for good, a third of the others were retried, and every `bad`-th node is bad."""
-    names = [f"aks-{'gpu' if number % 2 else 'cpu'}-31415926-vmss{number:06}" for number in range(nodes)]
+    names = [
+        f"aks-{'gpu' if number % 2 else 'cpu'}-31415926-vmss{number:06}" for number in range(nodes)
+    ]
     attempts: list[Attempt] = []
     listed = []
     kinds = (CauseKind.USER, CauseKind.NODE_LOST, CauseKind.OWN_MEMORY)
@@ -287,19 +341,40 @@ def large_report(jobs: int = 3_000, nodes: int = 100, failed: int = 20, bad: int
     lost = Evidence(*EVIDENCE[CauseKind.NODE_LOST], NOON)
     verdicts = [
         verdict(
-            name, Level.BAD, 9, 30, "NodeNotReady: the node became NotReady, 4 times this week", (lost,) * 4, 0.05
+            name,
+            Level.BAD,
+            9,
+            30,
+            "NodeNotReady: the node became NotReady, 4 times this week",
+            (lost,) * 4,
+            0.05,
         )
         if number % bad == 0
-        else verdict(name, Level.OK, 0, 30, "none of 30 attempts failed: a failure rate above 12 % is excluded")
+        else verdict(
+            name,
+            Level.OK,
+            0,
+            30,
+            "none of 30 attempts failed: a failure rate above 12 % is excluded",
+        )
         for number, name in enumerate(names)
     ]
     verdicts.sort(key=lambda item: list(Level).index(item.level))
-    incident = Incident(NOON, NOON + 240, CauseKind.NODE_LOST, tuple(names), None, nodes, "check the network")
+    incident = Incident(
+        NOON, NOON + 240, CauseKind.NODE_LOST, tuple(names), None, nodes, "check the network"
+    )
     return DiagnosisReport(
         attempts=tuple(attempts),
         jobs=tuple(listed),
         verdicts=tuple(verdicts),
         incidents=(incident,) * 3,
-        skipped=tuple(SkippedFile(f"old-{number}.tar.gz", "archive: unpack it first") for number in range(300)),
-        stats=Stats(pods=len(attempts), nodes=nodes, events=4 * nodes, skipped={"archive: unpack it first": 300}),
+        skipped=tuple(
+            SkippedFile(f"old-{number}.tar.gz", "archive: unpack it first") for number in range(300)
+        ),
+        stats=Stats(
+            pods=len(attempts),
+            nodes=nodes,
+            events=4 * nodes,
+            skipped={"archive: unpack it first": 300},
+        ),
     )

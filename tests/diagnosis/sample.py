@@ -14,9 +14,22 @@ def moment(minutes: float) -> str:
 
 
 def node(name: str, pool: str, *, spot: bool = False) -> dict[str, Any]:
-    labels = {"agentpool": pool, **({"kubernetes.azure.com/scalesetpriority": "spot"} if spot else {})}
-    metadata = {"name": name, "uid": f"uid-{name}", "creationTimestamp": moment(-9000), "labels": labels}
-    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastTransitionTime": moment(-9000)}
+    labels = {
+        "agentpool": pool,
+        **({"kubernetes.azure.com/scalesetpriority": "spot"} if spot else {}),
+    }
+    metadata = {
+        "name": name,
+        "uid": f"uid-{name}",
+        "creationTimestamp": moment(-9000),
+        "labels": labels,
+    }
+    ready = {
+        "type": "Ready",
+        "status": "True",
+        "reason": "KubeletReady",
+        "lastTransitionTime": moment(-9000),
+    }
     return {"metadata": metadata, "spec": {}, "status": {"conditions": [ready]}}
 
 
@@ -44,7 +57,9 @@ def pod(
     phase = "Running"
     if end != "Running":
         phase = "Succeeded" if end == "Completed" else "Failed"
-        state = {"terminated": {"reason": end, "exitCode": code, "finishedAt": moment(start + minutes)}}
+        state = {
+            "terminated": {"reason": end, "exitCode": code, "finishedAt": moment(start + minutes)}
+        }
     status: dict[str, Any] = {
         "phase": phase,
         "startTime": moment(start),
@@ -81,7 +96,15 @@ def fleet() -> ClusterFacts:
     lost = {"end": "ContainerStatusUnknown", "disruption": "DeletionByTaintManager"}
     pods = [
         pod("brave_fig_4k2", f"{GPU}03", 0, 42, code=137),
-        pod("brave_fig_4k2", f"{GPU}05", 47, 38, end="Error", code=1, disruption="PreemptionByScheduler"),
+        pod(
+            "brave_fig_4k2",
+            f"{GPU}05",
+            47,
+            38,
+            end="Error",
+            code=1,
+            disruption="PreemptionByScheduler",
+        ),
         good("brave_fig_4k2", f"{GPU}01", 90, 95),
         pod("calm_pear_9x1", f"{SPOT}01", 12, 61, **lost),  # type: ignore[arg-type]
         pod("calm_pear_9x1", f"{SPOT}02", 78, 50, **lost),  # type: ignore[arg-type]
@@ -101,16 +124,28 @@ def fleet() -> ClusterFacts:
         good("quick_lime_1b8", f"{GPU}04", 97, 60),
         pod("red_elm_5f0", f"{GPU}06", 150, 3, end="Error", code=2),
         pod("keen_oak_2d6", f"{GPU}05", 160, 0, end="Running"),
-        pod("slow_ash_8c4", f"{GPU}07", 20, 30, end="Error", code=143, disruption="EvictionByEvictionAPI"),
+        pod(
+            "slow_ash_8c4",
+            f"{GPU}07",
+            20,
+            30,
+            end="Error",
+            code=143,
+            disruption="EvictionByEvictionAPI",
+        ),
         good("slow_ash_8c4", f"{GPU}00", 55, 70),
     ]
     for rank in range(4):
         ended = {"end": "Error", "code": 1} if rank != 2 else lost
         pods.append(pod("wide_yew_3a9", f"{GPU}0{rank}", 30, 25 + rank, rank=rank, **ended))
         pods.append(good("wide_yew_3a9", f"{GPU}0{(rank + 4) % 8}", 65, 80, rank))
-    pods += [good(f"calm_fir_{number}", f"{GPU}0{number % 8}", 200 + number, 30) for number in range(4)]
+    pods += [
+        good(f"calm_fir_{number}", f"{GPU}0{number % 8}", 200 + number, 30) for number in range(4)
+    ]
     events = [
-        event(f"{GPU}03", "SystemOOM", 41.8, "System OOM encountered, victim process: python, pid: 42"),
+        event(
+            f"{GPU}03", "SystemOOM", 41.8, "System OOM encountered, victim process: python, pid: 42"
+        ),
         event(f"{GPU}03", "NodeNotReady", 43),
         event(f"{SPOT}01", "PreemptScheduled", 71),
         event(f"{SPOT}02", "PreemptScheduled", 126),

@@ -50,7 +50,9 @@ def logs(draw: st.DrawFn) -> LogScan:
     )
 
 
-inputs = st.tuples(st.lists(pods(), max_size=9), st.lists(logs(), max_size=6, unique_by=lambda item: item.path))
+inputs = st.tuples(
+    st.lists(pods(), max_size=9), st.lists(logs(), max_size=6, unique_by=lambda item: item.path)
+)
 
 
 def report_of(given_pods: list[dict[str, Any]], given_logs: list[LogScan]) -> DiagnosisReport:
@@ -106,7 +108,9 @@ def test_every_pod_is_in_one_attempt_and_no_rank_is_twice_at_the_same_time(
 
 @settings(max_examples=60, deadline=None)
 @given(data=inputs)
-def test_phases_are_believed_and_attempts_are_in_order(data: tuple[list[dict[str, Any]], list[LogScan]]) -> None:
+def test_phases_are_believed_and_attempts_are_in_order(
+    data: tuple[list[dict[str, Any]], list[LogScan]],
+) -> None:
     given_pods, given_logs = named(data[0]), data[1]
     report = report_of(given_pods, given_logs)
     raw = {item["metadata"]["uid"]: item for item in given_pods}
@@ -135,7 +139,11 @@ def test_phases_are_believed_and_attempts_are_in_order(data: tuple[list[dict[str
 @given(data=inputs)
 def test_no_log_is_lost(data: tuple[list[dict[str, Any]], list[LogScan]]) -> None:
     given_pods, given_logs = named(data[0]), data[1]
-    sources = [source for attempt in report_of(given_pods, given_logs).attempts for source in attempt.sources]
+    sources = [
+        source
+        for attempt in report_of(given_pods, given_logs).attempts
+        for source in attempt.sources
+    ]
     assert len(sources) == len(set(sources))
     # A log without a node adds nothing to another one of the same attempt that has it.
     assert {item.path for item in given_logs if item.nodes} <= set(sources)

@@ -60,23 +60,31 @@ class Handler(BaseHTTPRequestHandler):
         parts = path.split("/")
         if path.endswith("/workspaces/ml-ws"):
             return self.json(
-                200, {"name": "ml-ws", "properties": {"discoveryUrl": f"{self.server.url}/discovery"}}
+                200,
+                {"name": "ml-ws", "properties": {"discoveryUrl": f"{self.server.url}/discovery"}},
             )
         if path == "/discovery":
             return self.json(200, {"api": self.server.url, "history": self.server.url})
         if path.endswith("/details") and parts[-2] in self.server.details:
             places = self.server.details[parts[-2]]
-            files = {name: f"{self.server.url}{place}?sig=very-secret" for name, place in places.items()}
+            files = {
+                name: f"{self.server.url}{place}?sig=very-secret" for name, place in places.items()
+            }
             return self.json(200, {"runId": parts[-2], "status": "Completed", "logFiles": files})
         if path.endswith("/children"):
-            return self.json(200, {"value": [{"runId": name} for name in self.server.children.get(parts[-2], [])]})
+            return self.json(
+                200,
+                {"value": [{"runId": name} for name in self.server.children.get(parts[-2], [])]},
+            )
         if path == "/store/cut":
             return self.answer(200, b"Run on node: aks-cut-1\n", length=9999)
         if path in LOGS:
             return self.answer(200, LOGS[path])
         if path.startswith("/store/"):
             return self.answer(403, b"expired")
-        return self.json(404, {"error": {"code": "UserError", "message": f"{parts[-2]} was not found."}})
+        return self.json(
+            404, {"error": {"code": "UserError", "message": f"{parts[-2]} was not found."}}
+        )
 
     def json(self, status: int, body: object) -> None:
         self.answer(status, json.dumps(body).encode())
@@ -100,15 +108,21 @@ def service(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Service
     from arc_toolkit.azure import session
 
     with Service(tmp_path) as service:
-        threading.Thread(target=service.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        threading.Thread(
+            target=service.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+        ).start()
         cloud = session.Cloud(f"loopback-{service.server_address[1]}", service.url, service.url)
         token = SimpleNamespace(token="a-token-of-the-tests", expires_on=int(time.time()) + 3600)
         credential = SimpleNamespace(get_token=lambda *_, **__: token)
         options = {"connection_verify": str(service.authority), "retry_total": 0}
-        monkeypatch.setattr(session, "open_session", lambda _: session.Session(credential, cloud, options))
+        monkeypatch.setattr(
+            session, "open_session", lambda _: session.Session(credential, cloud, options)
+        )
         monkeypatch.setenv("SSL_CERT_FILE", str(service.authority))
         monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(service.authority))
-        monkeypatch.setenv("AZUREML_CURRENT_CLOUD", "AzureCloud")  # azure-ai-ml writes it; this puts it back
+        monkeypatch.setenv(
+            "AZUREML_CURRENT_CLOUD", "AzureCloud"
+        )  # azure-ai-ml writes it; this puts it back
         yield service
         service.shutdown()
 
@@ -141,7 +155,9 @@ def test_logs_of_a_job_with_its_retries_are_read_one_by_one(service: Service) ->
     assert "/store/user" not in service.asked  # only what is needed is fetched
 
 
-def test_diagnose_names_the_job_and_both_nodes(service: Service, arc: Callable[..., Result]) -> None:
+def test_diagnose_names_the_job_and_both_nodes(
+    service: Service, arc: Callable[..., Result]
+) -> None:
     service.details["brave_sky"] = {
         "system_logs/amlarc_cr_bootstrap.log": "/store/first",
         "system_logs/retry-001/amlarc_cr_bootstrap.log": "/store/second",
@@ -160,7 +176,9 @@ def test_steps_of_a_pipeline_are_included_once(service: Service) -> None:
     service.details["pipe"] = {}
     service.children["pipe"] = ["pipe", "step"]  # a parent may be listed among its children
     service.details["step"] = {"system_logs/amlarc_cr_bootstrap.log": "/store/first"}
-    assert [log.path for log in list_logs("azureml:pipe")] == ["azureml:step/system_logs/amlarc_cr_bootstrap.log"]
+    assert [log.path for log in list_logs("azureml:pipe")] == [
+        "azureml:step/system_logs/amlarc_cr_bootstrap.log"
+    ]
 
 
 def test_job_that_does_not_exist_is_one_sentence(service: Service) -> None:

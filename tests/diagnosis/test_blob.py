@@ -32,7 +32,9 @@ def test_every_blob_below_the_prefix_is_offered_and_readable(container: Any) -> 
     for job in range(12):
         for folder in ("system_logs", "system_logs/retry-001"):
             line = f"++ echo 'Run on node: aks-pool-12345678-vmss00000{job % 10}\"\n"
-            container.upload_blob(f"ExperimentRun/dcid.job{job}/{folder}/amlarc_cr_bootstrap.log", line)
+            container.upload_blob(
+                f"ExperimentRun/dcid.job{job}/{folder}/amlarc_cr_bootstrap.log", line
+            )
     container.upload_blob("elsewhere/amlarc_cr_bootstrap.log", "Run on node: other\n")
     logs = list(blob.list_logs(url(container, "ExperimentRun"), jobs=2))
     assert len(logs) == 24
@@ -57,7 +59,9 @@ def test_prefix_may_be_a_folder_a_blob_or_the_start_of_a_name(container: Any) ->
 
 
 @pytest.mark.real
-def test_large_blob_is_read_in_pieces_and_whole(container: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_blob_is_read_in_pieces_and_whole(
+    container: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(blob, "WHOLE_BYTES", 1 << 16)
     data = b"".join(b"line %d\n" % number for number in range(40_000)) + b"Run on node: aks-last\n"
     container.upload_blob("big/amlarc_cr_bootstrap.log", data)
@@ -105,7 +109,9 @@ def test_missing_container_and_prefix_are_one_sentence_each(container: Any) -> N
 def test_wrong_key_is_one_sentence_that_says_how_to_sign_in(
     container: Any, azurite: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", connection(azurite, KEY.replace("Eby8", "AAAA")))
+    monkeypatch.setenv(
+        "AZURE_STORAGE_CONNECTION_STRING", connection(azurite, KEY.replace("Eby8", "AAAA"))
+    )
     with pytest.raises(ArcError, match=r"not allowed .*az login") as caught:
         list(blob.list_logs(url(container), 2))
     assert "AAAA" not in str(caught.value)
@@ -113,7 +119,10 @@ def test_wrong_key_is_one_sentence_that_says_how_to_sign_in(
 
 @pytest.mark.real
 def test_diagnose_reads_a_container(container: Any, arc: Callable[..., Result]) -> None:
-    for attempt, node in (("", "aks-spot-12345678-vmss000001"), ("retry-001/", "aks-spot-12345678-vmss000002")):
+    for attempt, node in (
+        ("", "aks-spot-12345678-vmss000001"),
+        ("retry-001/", "aks-spot-12345678-vmss000002"),
+    ):
         path = f"runs/brave_sky/system_logs/{attempt}amlarc_cr_bootstrap.log"
         container.upload_blob(path, f"++ echo 'Run on node: {node}'\n")
     result = arc("diagnose", url(container, "runs"))

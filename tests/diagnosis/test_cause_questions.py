@@ -25,7 +25,12 @@ from tests.diagnosis.made import (
 )
 
 Objects = list[dict[str, Any]]
-USER, FAULT, LOST, UNKNOWN = CauseKind.USER, CauseKind.NODE_FAULT, CauseKind.NODE_LOST, CauseKind.UNKNOWN
+USER, FAULT, LOST, UNKNOWN = (
+    CauseKind.USER,
+    CauseKind.NODE_FAULT,
+    CauseKind.NODE_LOST,
+    CauseKind.UNKNOWN,
+)
 EXIT_1 = pod(containers=[container(code=1)])  # from minute 0 to minute 30
 KILLED = pod(containers=[container(code=137)])
 SPOT_POOL = [node(NODE_B, spot=True)]
@@ -37,7 +42,9 @@ def cause_of(pods: Objects, nodes: Objects | None = None, events: Objects | None
     return cause
 
 
-def with_condition(kind: str, minute: float = 25, status: str = "True", message: str = "") -> dict[str, Any]:
+def with_condition(
+    kind: str, minute: float = 25, status: str = "True", message: str = ""
+) -> dict[str, Any]:
     ready = {"type": "Ready", "status": "True", "lastTransitionTime": at(0)}
     row = {"type": kind, "status": status, "message": message, "lastTransitionTime": at(minute)}
     return node(conditions=[ready, row])
@@ -55,23 +62,44 @@ def changed(kind: str, status: str, minute: float) -> dict[str, Any]:
 @pytest.mark.parametrize("where", ["condition", "event"])
 def test_an_eviction_by_volcano_is_nobodys_fault(action: str, where: str) -> None:
     message = f"Pod is evicted, because of {action}"
-    row = {"type": "Ready", "status": "False", "reason": "Evict", "message": message, "lastTransitionTime": at(30)}
-    stopped = pod(containers=[container(code=143)], conditions=[row] if where == "condition" else [])
-    of_pod = event("Evict", 30, kind="Pod", about="azureml-aa-worker-0", uid="uid-1", message=message)
+    row = {
+        "type": "Ready",
+        "status": "False",
+        "reason": "Evict",
+        "message": message,
+        "lastTransitionTime": at(30),
+    }
+    stopped = pod(
+        containers=[container(code=143)], conditions=[row] if where == "condition" else []
+    )
+    of_pod = event(
+        "Evict", 30, kind="Pod", about="azureml-aa-worker-0", uid="uid-1", message=message
+    )
     cause = cause_of([stopped], [node()], [of_pod] if where == "event" else [])
     assert (cause.kind, cause.confidence, cause.blames_node) == (CauseKind.SCHEDULER, "high", False)
 
 
 def test_an_eviction_of_an_earlier_pod_with_the_same_name_is_not_of_this_one() -> None:
     of_name = event("Evict", -40, kind="Pod", about="azureml-aa-worker-0", namespace="azureml")
-    assert cause_of([EXIT_1], events=[{**of_name, "lastTimestamp": "2026-03-03T09:20:00Z"}]).kind is USER
-    assert cause_of([EXIT_1], events=[{**of_name, "lastTimestamp": at(29)}]).kind is CauseKind.SCHEDULER
+    assert (
+        cause_of([EXIT_1], events=[{**of_name, "lastTimestamp": "2026-03-03T09:20:00Z"}]).kind
+        is USER
+    )
+    assert (
+        cause_of([EXIT_1], events=[{**of_name, "lastTimestamp": at(29)}]).kind
+        is CauseKind.SCHEDULER
+    )
 
 
 @pytest.mark.parametrize(
     ("reason", "message", "minute", "kind"),
     [
-        ("CommandIssued", "Start to execute command AbortJob, and clean it up", 29, CauseKind.CANCELLED),
+        (
+            "CommandIssued",
+            "Start to execute command AbortJob, and clean it up",
+            29,
+            CauseKind.CANCELLED,
+        ),
         ("CommandIssued", "Start to execute command ResumeJob, and clean it up", 29, UNKNOWN),
         ("CommandIssued", "Start to execute command AbortJob, and clean it up", 5, UNKNOWN),
         ("ExecuteAction", "Start to execute action RestartJob ", 29, UNKNOWN),
@@ -80,19 +108,32 @@ def test_an_eviction_of_an_earlier_pod_with_the_same_name_is_not_of_this_one() -
 def test_only_a_command_to_the_job_shortly_before_its_end_stopped_it(
     reason: str, message: str, minute: float, kind: CauseKind
 ) -> None:
-    of_job = event(reason, minute, kind="Job", about="azureml-aa", namespace="azureml", message=message)
+    of_job = event(
+        reason, minute, kind="Job", about="azureml-aa", namespace="azureml", message=message
+    )
     assert cause_of([pod(containers=[container(code=143)])], events=[of_job]).kind is kind
     of_kubernetes = event(
-        reason, minute, kind="Job", about="azureml-aa", namespace="azureml", message=message, apiVersion="batch/v1"
+        reason,
+        minute,
+        kind="Job",
+        about="azureml-aa",
+        namespace="azureml",
+        message=message,
+        apiVersion="batch/v1",
     )
     assert cause_of([pod(containers=[container(code=143)])], events=[of_kubernetes]).kind is UNKNOWN
 
 
 def test_a_command_explains_the_end_better_than_a_node_that_went_away_at_that_time() -> None:
     message = "Start to execute command AbortJob, and clean it up"
-    of_job = event("CommandIssued", 29, kind="Job", about="azureml-aa", namespace="azureml", message=message)
+    of_job = event(
+        "CommandIssued", 29, kind="Job", about="azureml-aa", namespace="azureml", message=message
+    )
     stopped = pod(containers=[container(code=143)])
-    assert cause_of([stopped], [node()], [of_job, event("NodeNotReady", 28)]).kind is CauseKind.CANCELLED
+    assert (
+        cause_of([stopped], [node()], [of_job, event("NodeNotReady", 28)]).kind
+        is CauseKind.CANCELLED
+    )
 
 
 # Faults of the node and its GPUs
@@ -115,10 +156,15 @@ def test_a_command_explains_the_end_better_than_a_node_that_went_away_at_that_ti
     ],
 )
 def test_a_fault_of_the_hardware_explains_an_exit_code_of_the_process(kind: str) -> None:
-    for cause in (cause_of([EXIT_1], [with_condition(kind)]), cause_of([EXIT_1], [], [changed(kind, "True", 25)])):
+    for cause in (
+        cause_of([EXIT_1], [with_condition(kind)]),
+        cause_of([EXIT_1], [], [changed(kind, "True", 25)]),
+    ):
         assert (cause.kind, cause.blames_node) == (FAULT, True)
     assert cause_of([EXIT_1], [with_condition(kind, status="False")]).kind is USER
-    assert cause_of([EXIT_1], [with_condition(kind, status="Unknown")]).kind is USER  # the check could not run
+    assert (
+        cause_of([EXIT_1], [with_condition(kind, status="Unknown")]).kind is USER
+    )  # the check could not run
     assert cause_of([EXIT_1], [], [changed(kind, "Unknown", 25)]).kind is USER
 
 
@@ -136,19 +182,25 @@ def test_a_fault_of_the_hardware_explains_an_exit_code_of_the_process(kind: str)
         "GPUClockThrottling",
     ],
 )
-def test_a_fault_of_a_service_explains_a_lost_container_but_not_an_exit_code_of_the_process(kind: str) -> None:
+def test_a_fault_of_a_service_explains_a_lost_container_but_not_an_exit_code_of_the_process(
+    kind: str,
+) -> None:
     assert cause_of([KILLED], [with_condition(kind)]).kind is FAULT
     assert cause_of([EXIT_1], [with_condition(kind)]).kind is USER
 
 
 @pytest.mark.parametrize("reason", ["KubeletIsDown", "ContainerRuntimeIsDown", "PLEGUnhealthy"])
-def test_an_event_of_a_service_that_is_down_does_not_explain_an_exit_code_of_the_process(reason: str) -> None:
+def test_an_event_of_a_service_that_is_down_does_not_explain_an_exit_code_of_the_process(
+    reason: str,
+) -> None:
     assert cause_of([KILLED], events=[event(reason, 28)]).kind is FAULT
     assert cause_of([EXIT_1], events=[event(reason, 28)]).kind is USER
 
 
 @pytest.mark.parametrize(("minute", "kind"), [(19, USER), (21, FAULT), (35, FAULT), (38, USER)])
-def test_the_report_of_a_fault_may_follow_the_failure_by_some_minutes(minute: float, kind: CauseKind) -> None:
+def test_the_report_of_a_fault_may_follow_the_failure_by_some_minutes(
+    minute: float, kind: CauseKind
+) -> None:
     assert cause_of([EXIT_1], events=[changed("GPUMissing", "True", minute)]).kind is kind
 
 
@@ -160,16 +212,24 @@ def test_a_fault_that_was_over_before_the_end_is_not_the_cause() -> None:
 
 def test_a_fault_with_which_later_jobs_succeed_did_not_hinder_this_one() -> None:
     broken = with_condition("IBLinkFlapping", 1)
-    good = pod("other", uid="uid-2", phase="Succeeded", start=40, containers=[container(code=0, minute=60)])
+    good = pod(
+        "other", uid="uid-2", phase="Succeeded", start=40, containers=[container(code=0, minute=60)]
+    )
     causes = [attempt.cause for attempt in build([], [facts([EXIT_1, good], [broken])]).attempts]
     assert [cause.kind for cause in causes if cause] == [USER]
-    earlier = pod("other", uid="uid-2", phase="Succeeded", start=0, containers=[container(code=0, minute=20)])
+    earlier = pod(
+        "other", uid="uid-2", phase="Succeeded", start=0, containers=[container(code=0, minute=20)]
+    )
     causes = [attempt.cause for attempt in build([], [facts([EXIT_1, earlier], [broken])]).attempts]
     assert [cause.kind for cause in causes if cause] == [FAULT]
 
 
-@pytest.mark.parametrize(("start", "end", "kind"), [(61, 125, USER), (59, 125, FAULT), (61, 119, FAULT)])
-def test_a_fault_long_before_a_long_run_did_not_hinder_it(start: float, end: float, kind: CauseKind) -> None:
+@pytest.mark.parametrize(
+    ("start", "end", "kind"), [(61, 125, USER), (59, 125, FAULT), (61, 119, FAULT)]
+)
+def test_a_fault_long_before_a_long_run_did_not_hinder_it(
+    start: float, end: float, kind: CauseKind
+) -> None:
     ran = pod(start=start, containers=[container(code=1, minute=end)])
     assert cause_of([ran], [with_condition("GPUMissing", 0)]).kind is kind
 
@@ -201,7 +261,9 @@ def test_an_unknown_check_with_a_fault_code_of_azure_is_a_fault() -> None:
     message = "GPU pages are to be remapped. FaultCode: NHC2014"
     cause = cause_of([EXIT_1], [with_condition("GPUECCRemapFailure", message=message)])
     assert (cause.kind, cause.confidence, cause.evidence[0].reason) == (FAULT, "medium", "NHC2014")
-    assert cause_of([EXIT_1], events=[event("Words of the check", 28, message=message)]).kind is FAULT
+    assert (
+        cause_of([EXIT_1], events=[event("Words of the check", 28, message=message)]).kind is FAULT
+    )
     assert cause_of([EXIT_1], [with_condition("SomethingNew", message="words")]).kind is USER
 
 
@@ -222,7 +284,11 @@ def test_each_xid_of_the_hardware_that_a_job_printed(number: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["NVRM: Xid (PCI:0002:00:00): 31, pid=1, MMU Fault", "torch.OutOfMemoryError: CUDA out of memory."]
+    "line",
+    [
+        "NVRM: Xid (PCI:0002:00:00): 31, pid=1, MMU Fault",
+        "torch.OutOfMemoryError: CUDA out of memory.",
+    ],
 )
 def test_an_error_of_the_program_on_the_gpu_stays_the_programs(line: str) -> None:
     scans = [scanned(node_line(NODE_A) + line.encode() + b"\n")]
@@ -279,7 +345,10 @@ def test_a_helper_that_failed_first_is_not_the_users_error(
     helper: tuple[str, str, int, float], main: tuple[str, int, float], kind: CauseKind
 ) -> None:
     name, reason, code, minute = helper
-    containers = [container(f"{ID}-{name}", reason, code, minute), container(f"{ID}-execution-wrapper", *main)]
+    containers = [
+        container(f"{ID}-{name}", reason, code, minute),
+        container(f"{ID}-execution-wrapper", *main),
+    ]
     cause = cause_of([pod(containers=containers)], [node()])
     assert (cause.kind, cause.blames_node) == (kind, False)
     if kind is CauseKind.SETUP:
@@ -287,7 +356,8 @@ def test_a_helper_that_failed_first_is_not_the_users_error(
 
 
 @pytest.mark.parametrize(
-    ("minute", "code", "kind"), [(29, 1, CauseKind.SETUP), (31, 1, USER), (29, 137, UNKNOWN), (29, 143, UNKNOWN)]
+    ("minute", "code", "kind"),
+    [(29, 1, CauseKind.SETUP), (31, 1, USER), (29, 137, UNKNOWN), (29, 143, UNKNOWN)],
 )
 def test_the_identity_sidecar_with_137_before_the_job_is_a_proxy_problem(
     minute: float, code: int, kind: CauseKind
@@ -310,8 +380,12 @@ def test_a_failed_init_container_is_named() -> None:
 def test_azuremls_message_about_an_evicted_pod_has_the_kubelets_words() -> None:
     words = "The node was low on resource: ephemeral-storage. Container 1-execution-wrapper was using 90Gi, "
     for form, kind in (("un", CauseKind.OWN_STORAGE), ("", CauseKind.OWN_STORAGE)):
-        diagnostics = f'PodPattern {form}matched: {{"reason":"Evicted","message":"{words}request is 0, "}}'
-        failed = log("job/system_logs/amlarc_cr_bootstrap.log", NODE_A, failure=("-300", diagnostics))
+        diagnostics = (
+            f'PodPattern {form}matched: {{"reason":"Evicted","message":"{words}request is 0, "}}'
+        )
+        failed = log(
+            "job/system_logs/amlarc_cr_bootstrap.log", NODE_A, failure=("-300", diagnostics)
+        )
         cause = build([failed]).attempts[0].cause
         assert cause is not None
         assert (cause.kind, cause.blames_node) == (kind, False)
@@ -336,7 +410,10 @@ def refused(message: str, reason: str = "UnexpectedAdmissionError") -> dict[str,
 
 def with_gpus(allocatable: str) -> dict[str, Any]:
     sized = node()
-    sized["status"] |= {"capacity": {"nvidia.com/gpu": "8"}, "allocatable": {"nvidia.com/gpu": allocatable}}
+    sized["status"] |= {
+        "capacity": {"nvidia.com/gpu": "8"},
+        "allocatable": {"nvidia.com/gpu": allocatable},
+    }
     return sized
 
 
@@ -349,11 +426,16 @@ def with_gpus(allocatable: str) -> dict[str, Any]:
     ],
 )
 def test_a_node_without_healthy_devices_is_broken(words: str) -> None:
-    cause = cause_of([refused(f"Pod was rejected: Allocate failed due to {words}, which is unexpected")], [node()])
+    cause = cause_of(
+        [refused(f"Pod was rejected: Allocate failed due to {words}, which is unexpected")],
+        [node()],
+    )
     assert (cause.kind, cause.confidence, cause.blames_node) == (FAULT, "high", True)
 
 
-@pytest.mark.parametrize("start", ["Starting", "Rebooted", "RegisteredNode", "NodeReady", "KubeletStart"])
+@pytest.mark.parametrize(
+    "start", ["Starting", "Rebooted", "RegisteredNode", "NodeReady", "KubeletStart"]
+)
 def test_a_node_that_has_just_started_may_not_have_its_devices_yet(start: str) -> None:
     for minute, blames in ((25, False), (15, True)):
         cause = cause_of([refused(NO_HEALTHY)], [node()], [event(start, minute)])
@@ -362,7 +444,11 @@ def test_a_node_that_has_just_started_may_not_have_its_devices_yet(start: str) -
 
 @pytest.mark.parametrize(
     ("nodes", "kind", "blames"),
-    [([with_gpus("7")], FAULT, True), ([with_gpus("8")], CauseKind.SETUP, False), ([], FAULT, False)],
+    [
+        ([with_gpus("7")], FAULT, True),
+        ([with_gpus("8")], CauseKind.SETUP, False),
+        ([], FAULT, False),
+    ],
 )
 def test_fewer_devices_are_a_fault_only_if_the_node_lost_some(
     nodes: Objects, kind: CauseKind, blames: bool
@@ -377,7 +463,11 @@ def test_fewer_devices_are_a_fault_only_if_the_node_lost_some(
     [
         ("OutOfcpu", "cpu, requested: 16000, used: 88100, capacity: 95600", CauseKind.SETUP),
         ("OutOfcpu", "cpu, requested: 99000, used: 0, capacity: 95600", CauseKind.SETUP),
-        ("OutOfnvidia.com/gpu", "nvidia.com/gpu, requested: 1, used: 8, capacity: 8", CauseKind.SETUP),
+        (
+            "OutOfnvidia.com/gpu",
+            "nvidia.com/gpu, requested: 1, used: 8, capacity: 8",
+            CauseKind.SETUP,
+        ),
         ("OutOfnvidia.com/gpu", "nvidia.com/gpu, requested: 1, used: 0, capacity: 0", FAULT),
     ],
 )
@@ -401,7 +491,8 @@ HOOK = "OCI runtime create failed: error running hook #0: stderr: Auto-detected 
         (HOOK + "initialization error: nvml error: driver not loaded: unknown", FAULT),
         (HOOK + "initialization error: driver rpc error: timed out: unknown", FAULT),
         (
-            HOOK + "requirement error: unsatisfied condition: cuda>=12.8, please update your driver",
+            HOOK
+            + "requirement error: unsatisfied condition: cuda>=12.8, please update your driver",
             CauseKind.SETUP,
         ),
         ('exec: "train.sh": executable file not found in $PATH: unknown', CauseKind.SETUP),
@@ -431,11 +522,36 @@ def low(
 @pytest.mark.parametrize(
     ("resource", "usage", "kind", "blames"),
     [
-        ("memory", "1-execution-wrapper was using 61Gi, request is 8Gi, has larger", CauseKind.OWN_MEMORY, False),
-        ("memory", "1-execution-wrapper was using 9Gi, request is 8Gi, has larger", CauseKind.OWN_MEMORY, False),
-        ("memory", "1-execution-wrapper was using 9000Mi, request is 8Gi, has", CauseKind.NODE_PRESSURE, True),
-        ("memory", "1-execution-wrapper was using 210Mi, request is 0, has larger", CauseKind.NODE_PRESSURE, True),
-        ("memory", "training-identity-sidecar was using 61Gi, request is 1Gi, has", CauseKind.NODE_PRESSURE, True),
+        (
+            "memory",
+            "1-execution-wrapper was using 61Gi, request is 8Gi, has larger",
+            CauseKind.OWN_MEMORY,
+            False,
+        ),
+        (
+            "memory",
+            "1-execution-wrapper was using 9Gi, request is 8Gi, has larger",
+            CauseKind.OWN_MEMORY,
+            False,
+        ),
+        (
+            "memory",
+            "1-execution-wrapper was using 9000Mi, request is 8Gi, has",
+            CauseKind.NODE_PRESSURE,
+            True,
+        ),
+        (
+            "memory",
+            "1-execution-wrapper was using 210Mi, request is 0, has larger",
+            CauseKind.NODE_PRESSURE,
+            True,
+        ),
+        (
+            "memory",
+            "training-identity-sidecar was using 61Gi, request is 1Gi, has",
+            CauseKind.NODE_PRESSURE,
+            True,
+        ),
         (
             "ephemeral-storage",
             "1-execution-wrapper was using 90Gi, request is 0, has",
@@ -454,7 +570,12 @@ def low(
             CauseKind.NODE_PRESSURE,
             True,
         ),
-        ("inodes", "1-execution-wrapper was using 3000000, request is 0, has", CauseKind.NODE_PRESSURE, True),
+        (
+            "inodes",
+            "1-execution-wrapper was using 3000000, request is 0, has",
+            CauseKind.NODE_PRESSURE,
+            True,
+        ),
     ],
 )
 def test_usage_and_request_tell_the_job_from_the_node(
@@ -472,9 +593,7 @@ def test_a_job_that_used_less_than_the_node_lacked_did_not_fill_it() -> None:
 
 
 def test_usage_and_request_are_shown() -> None:
-    sidecar = (
-        "Container training-identity-sidecar was using 2Gi, request is 1Mi, has larger consumption of memory."
-    )
+    sidecar = "Container training-identity-sidecar was using 2Gi, request is 1Mi, has larger consumption of memory."
     main = "Container 1-execution-wrapper was using 61Gi, request is 8Gi, has larger consumption of memory."
     message = cause_of([low("memory", sidecar, main)]).evidence[0].message
     assert "used 61Gi with a request of 8Gi" in message
@@ -483,7 +602,9 @@ def test_usage_and_request_are_shown() -> None:
 # Taints, removals, spot
 
 
-def tainted(key: str, effect: str = "NoExecute", minute: float = 24, **parts: Any) -> dict[str, Any]:
+def tainted(
+    key: str, effect: str = "NoExecute", minute: float = 24, **parts: Any
+) -> dict[str, Any]:
     return node(taints=[{"key": key, "effect": effect, "timeAdded": at(minute)}], **parts)
 
 
@@ -509,14 +630,22 @@ def test_the_taint_manager_means_a_lost_node_only_if_a_sign_says_so(
 
 
 def test_a_taint_that_somebody_set_is_named() -> None:
-    cause = cause_of([pod(disruption="DeletionByTaintManager")], [tainted("example.com/maintenance", minute=30)])
+    cause = cause_of(
+        [pod(disruption="DeletionByTaintManager")], [tainted("example.com/maintenance", minute=30)]
+    )
     assert (cause.evidence[0].reason, cause.confidence) == ("example.com/maintenance", "high")
 
 
 def test_a_pod_that_had_failed_before_is_not_explained_by_the_loss_of_its_node() -> None:
-    failed = pod(disruption="DeletionByTaintManager", disrupted=90, containers=[container(code=1, minute=30)])
+    failed = pod(
+        disruption="DeletionByTaintManager", disrupted=90, containers=[container(code=1, minute=30)]
+    )
     assert cause_of([failed], [node()], [event("NodeNotReady", 84)]).kind is USER
-    same = pod(disruption="DeletionByTaintManager", disrupted=30, containers=[container(code=137, minute=30.5)])
+    same = pod(
+        disruption="DeletionByTaintManager",
+        disrupted=30,
+        containers=[container(code=137, minute=30.5)],
+    )
     assert cause_of([same], [node()], [event("NodeNotReady", 24)]).kind is LOST
 
 
@@ -533,8 +662,16 @@ def test_a_loss_that_the_container_survived_is_not_its_end(ready: float, kind: C
         # Delete: the node is gone
         (SPOT_POOL, [event("NodeNotReady", 29)], CauseKind.SPOT),
         (SPOT_POOL, [event("NodeNotReady", 29), event("DeletingNode", 29.5)], CauseKind.SPOT),
-        ([node(spot=True)], [event("NodeNotReady", 29), event("DeletingNode", 29.5)], CauseKind.SPOT),
-        ([node(spot=True)], [event("NodeNotReady", 29), event("RemovingNode", 29.5)], CauseKind.SPOT),
+        (
+            [node(spot=True)],
+            [event("NodeNotReady", 29), event("DeletingNode", 29.5)],
+            CauseKind.SPOT,
+        ),
+        (
+            [node(spot=True)],
+            [event("NodeNotReady", 29), event("RemovingNode", 29.5)],
+            CauseKind.SPOT,
+        ),
         # another VM has the name now
         ([node(spot=True, created=at(45))], [event("NodeNotReady", 29)], CauseKind.SPOT),
         # Deallocate: the node stays, without a kubelet
@@ -552,18 +689,25 @@ def test_a_loss_that_the_container_survived_is_not_its_end(ready: float, kind: C
         ([node(spot=True)], [event("NodeNotReady", 29), event("NodeReady", 33)], LOST),
         ([node(spot=True)], [event("NodeNotReady", 29)], LOST),
         # on-demand VMs that are deleted
-        ([node(NODE_B)], [event("NodeNotReady", 29), event("DeletingNode", 29.5)], CauseKind.SCALE_DOWN),
+        (
+            [node(NODE_B)],
+            [event("NodeNotReady", 29), event("DeletingNode", 29.5)],
+            CauseKind.SCALE_DOWN,
+        ),
         ([node(NODE_B)], [event("NodeNotReady", 22), event("DeletingNode", 29.5)], LOST),
     ],
 )
-def test_a_vm_that_was_taken_away_is_excused(node_objects: Objects, events: Objects, kind: CauseKind) -> None:
+def test_a_vm_that_was_taken_away_is_excused(
+    node_objects: Objects, events: Objects, kind: CauseKind
+) -> None:
     cause = cause_of([pod(disruption="DeletionByTaintManager")], node_objects, events)
     assert (cause.kind, cause.blames_node) == (kind, kind is LOST)
 
 
 def test_a_notice_without_a_time_does_not_excuse_an_old_loss() -> None:
     stopped = node(
-        taints=[{"key": "node.cloudprovider.kubernetes.io/shutdown", "effect": "NoSchedule"}], spot=True
+        taints=[{"key": "node.cloudprovider.kubernetes.io/shutdown", "effect": "NoSchedule"}],
+        spot=True,
     )
     events = [event("NodeNotReady", 20), event("NodeReady", 22), event("NodeNotReady", 300)]
     known = cluster(nodes=[stopped], events=events)
@@ -574,20 +718,28 @@ def test_a_notice_without_a_time_does_not_excuse_an_old_loss() -> None:
 def test_the_autoscaler_writes_the_time_into_the_value_of_its_taint() -> None:
     for minute, excused in ((25, True), (-600, False)):
         value = str(round(1772532000 + 60 * minute))  # at(0) and later
-        known = cluster(nodes=[node(taints=[{"key": "ToBeDeletedByClusterAutoscaler", "value": value}])])
+        known = cluster(
+            nodes=[node(taints=[{"key": "ToBeDeletedByClusterAutoscaler", "value": value}])]
+        )
         assert (excuse(known, NODE_A, 1772532000 + 60 * 29) is not None) is excused
 
 
 def test_older_cloud_providers_write_the_message_into_the_reason() -> None:
     swapped = event(f"Deleting node {NODE_A} because it does not exist in the cloud provider", 29.5)
-    assert [item.reason for item in cluster(events=[swapped]).node_events[NODE_A]] == ["DeletingNode"]
+    assert [item.reason for item in cluster(events=[swapped]).node_events[NODE_A]] == [
+        "DeletingNode"
+    ]
 
 
 @pytest.mark.parametrize(
     "reason", ["PreemptScheduled", "RedeployScheduled", "TerminateScheduled", "RebootScheduled"]
 )
 def test_a_failed_query_for_announcements_announces_nothing(reason: str) -> None:
-    failed = event(reason, 29, message="IMDS query failed, exit code: 28\nConnection timed out after 24 seconds.")
+    failed = event(
+        reason,
+        29,
+        message="IMDS query failed, exit code: 28\nConnection timed out after 24 seconds.",
+    )
     assert cause_of([KILLED], [node(spot=True)], [failed]).kind is UNKNOWN
     assert cause_of([KILLED], [node(spot=True)], [event(reason, 29)]).kind is not UNKNOWN
 
@@ -602,7 +754,9 @@ def test_a_failed_query_for_announcements_announces_nothing(reason: str) -> None
         ("Freeze", UNKNOWN),
     ],
 )
-def test_the_message_of_a_scheduled_vm_event_tells_what_was_announced(word: str, kind: CauseKind) -> None:
+def test_the_message_of_a_scheduled_vm_event_tells_what_was_announced(
+    word: str, kind: CauseKind
+) -> None:
     message = f"{word} Scheduled: Tue, 03 Mar 2026 10:30:00 GMT. DurationInSeconds: -1."
     cause = cause_of([KILLED], [with_condition("VMEventScheduled", 29, message=message)])
     assert cause.kind is kind
@@ -613,14 +767,18 @@ def test_the_message_of_a_scheduled_vm_event_tells_what_was_announced(word: str,
 
 def test_a_program_that_ends_with_1_when_its_spot_vm_is_reclaimed_was_asked_to_stop() -> None:
     for minute, kind in ((29, CauseKind.SPOT), (25, USER), (30.5, USER)):
-        assert cause_of([EXIT_1], [node(spot=True)], [event("PreemptScheduled", minute)]).kind is kind
+        assert (
+            cause_of([EXIT_1], [node(spot=True)], [event("PreemptScheduled", minute)]).kind is kind
+        )
     assert cause_of([EXIT_1], [node()], [event("ScaleDown", 29)]).kind is USER
 
 
 def test_the_end_of_an_upgrade_excuses_nothing_that_follows() -> None:
     deleted = pod(disruption="DeletionByTaintManager")
     drained = event("Drain", 10, message=f"Draining node: {NODE_A}")
-    assert cause_of([deleted], [node()], [drained, event("NodeNotReady", 24)]).kind is CauseKind.DRAIN
+    assert (
+        cause_of([deleted], [node()], [drained, event("NodeNotReady", 24)]).kind is CauseKind.DRAIN
+    )
     done = event("Upgrade", 10, message=f"Successfully upgraded node: {NODE_A}")
     assert cause_of([deleted], [node()], [done, event("NodeNotReady", 24)]).kind is LOST
 
@@ -635,7 +793,11 @@ def test_a_removed_node_without_any_notice_is_unknown_and_does_not_count() -> No
 
 def test_a_systemoom_some_minutes_before_a_kill_is_only_a_hint() -> None:
     cause = cause_of([KILLED], [node()], [event("SystemOOM", 24)])
-    assert (cause.kind, cause.confidence, cause.blames_node) == (CauseKind.NODE_MEMORY, "low", False)
+    assert (cause.kind, cause.confidence, cause.blames_node) == (
+        CauseKind.NODE_MEMORY,
+        "low",
+        False,
+    )
 
 
 # In hindsight
@@ -649,7 +811,9 @@ def test_errors_on_a_convicted_node_that_ran_elsewhere_are_the_nodes() -> None:
         start = 60 * number
         ended = [container(code=1, minute=start + 30)]
         pods.append(pod(f"job{number}", uid=f"bad{number}", start=start, containers=ended))
-        retry = pod(f"job{number}", names[number], f"good{number}", phase="Succeeded", start=start + 40)
+        retry = pod(
+            f"job{number}", names[number], f"good{number}", phase="Succeeded", start=start + 40
+        )
         retry["status"]["containerStatuses"] = [container(code=0, minute=start + 50)]
         pods.append(retry)
     for number in range(40):
@@ -657,9 +821,13 @@ def test_errors_on_a_convicted_node_that_ran_elsewhere_are_the_nodes() -> None:
         good["status"]["containerStatuses"] = [container(code=0, minute=60)]
         pods.append(good)
     failed = [item for item in build([], [facts(pods, nodes)]).attempts if item.cause]
-    assert {(item.cause.kind, item.cause.blames_node) for item in failed if item.cause} == {(FAULT, True)}
+    assert {(item.cause.kind, item.cause.blames_node) for item in failed if item.cause} == {
+        (FAULT, True)
+    }
     one = [item for item in build([], [facts(pods[:2], nodes)]).attempts if item.cause]
-    assert [(item.cause.kind, item.cause.blames_node) for item in one if item.cause] == [(USER, False)]
+    assert [(item.cause.kind, item.cause.blames_node) for item in one if item.cause] == [
+        (USER, False)
+    ]
 
 
 def test_facts_of_other_kinds_are_not_needed() -> None:
@@ -698,19 +866,35 @@ def test_a_reboot_that_is_announced_after_the_loss_is_its_repair() -> None:
 @pytest.mark.parametrize(
     ("message", "minute", "kind"),
     [
-        ("Memory cgroup out of memory: Killed process 7 (python) total-vm:9kB, anon-rss:60000000kB", 29.8, "own"),
-        ("Memory cgroup out of memory: Killed process 7 (java) total-vm:9kB, anon-rss:2000000kB", 29.8, "unknown"),
+        (
+            "Memory cgroup out of memory: Killed process 7 (python) total-vm:9kB, anon-rss:60000000kB",
+            29.8,
+            "own",
+        ),
+        (
+            "Memory cgroup out of memory: Killed process 7 (java) total-vm:9kB, anon-rss:2000000kB",
+            29.8,
+            "unknown",
+        ),
         (
             "Memory cgroup out of memory: Killed process 7 (python) total-vm:9kB, anon-rss:60000000kB",
             25,
             "unknown",
         ),
-        ("Out of memory: Killed process 7 (python) total-vm:9kB, anon-rss:60000000kB", 29.8, "unknown"),
+        (
+            "Out of memory: Killed process 7 (python) total-vm:9kB, anon-rss:60000000kB",
+            29.8,
+            "unknown",
+        ),
     ],
 )
-def test_a_kill_of_a_process_that_filled_the_limit_is_the_limit(message: str, minute: float, kind: str) -> None:
+def test_a_kill_of_a_process_that_filled_the_limit_is_the_limit(
+    message: str, minute: float, kind: str
+) -> None:
     limited = pod(containers=[container(code=137)])
-    limited["spec"]["containers"] = [{"name": "1-execution-wrapper", "resources": {"limits": {"memory": "64Gi"}}}]
+    limited["spec"]["containers"] = [
+        {"name": "1-execution-wrapper", "resources": {"limits": {"memory": "64Gi"}}}
+    ]
     cause = cause_of([limited], [node()], [event("OOMKilling", minute, message=message)])
     assert cause.kind is (CauseKind.OWN_MEMORY if kind == "own" else CauseKind.UNKNOWN)
 
@@ -732,10 +916,16 @@ def test_an_event_may_have_the_name_of_its_condition() -> None:
 
 @pytest.mark.parametrize(("age", "level"), [(5, Level.NOT_ENOUGH_DATA), (30, Level.BAD)])
 def test_a_node_that_has_just_been_created_may_not_be_ready_yet(age: int, level: Level) -> None:
-    young = node(conditions=[{"type": "Ready", "status": "False", "lastTransitionTime": at(60 - age)}])
+    young = node(
+        conditions=[{"type": "Ready", "status": "False", "lastTransitionTime": at(60 - age)}]
+    )
     young["metadata"]["creationTimestamp"] = at(60 - age)
-    other = node(NODE_B, conditions=[{"type": "Ready", "status": "True", "lastHeartbeatTime": at(60)}])
-    verdicts = {verdict.node: verdict for verdict in build([], [facts([], [young, other])]).verdicts}
+    other = node(
+        NODE_B, conditions=[{"type": "Ready", "status": "True", "lastHeartbeatTime": at(60)}]
+    )
+    verdicts = {
+        verdict.node: verdict for verdict in build([], [facts([], [young, other])]).verdicts
+    }
     assert verdicts[NODE_A].level is level
 
 
@@ -746,21 +936,35 @@ def test_a_reboot_takes_some_minutes_until_it_is_reported() -> None:
         assert cause_of([ended], [node()], [rebooted]).kind is kind
 
 
-PREFERRED = "device plugin GetPreferredAllocation rpc failed with err:"  # kubelet devicemanager/manager.go
+PREFERRED = (
+    "device plugin GetPreferredAllocation rpc failed with err:"  # kubelet devicemanager/manager.go
+)
 
 
 @pytest.mark.parametrize(
     ("message", "kind"),
     [
         ("rpc error: code = Unavailable desc = connection error: dial unix nvidia-gpu.sock", FAULT),
-        (f"{PREFERRED} rpc error: code = Unknown desc = error creating nvml.Device 5: nvml: GPU is lost", FAULT),
-        ("rpc error: code = Unknown desc = invalid allocation request: unknown device: GPU-3d7408b2", FAULT),
-        ("rpc error: code = Unknown desc = maximum request size for shared resources is 1", CauseKind.SETUP),
+        (
+            f"{PREFERRED} rpc error: code = Unknown desc = error creating nvml.Device 5: nvml: GPU is lost",
+            FAULT,
+        ),
+        (
+            "rpc error: code = Unknown desc = invalid allocation request: unknown device: GPU-3d7408b2",
+            FAULT,
+        ),
+        (
+            "rpc error: code = Unknown desc = maximum request size for shared resources is 1",
+            CauseKind.SETUP,
+        ),
     ],
 )
-def test_a_device_plugin_that_fails_is_a_fault_and_one_that_says_no_is_not(message: str, kind: CauseKind) -> None:
+def test_a_device_plugin_that_fails_is_a_fault_and_one_that_says_no_is_not(
+    message: str, kind: CauseKind
+) -> None:
     cause = cause_of(
-        [refused(f"Pod was rejected: Allocate failed due to {message}, which is unexpected")], [node()]
+        [refused(f"Pod was rejected: Allocate failed due to {message}, which is unexpected")],
+        [node()],
     )
     assert cause.kind is kind
 
@@ -796,8 +1000,12 @@ def test_a_node_that_became_ready_after_the_end_was_not_ready_before() -> None:
 
 
 @pytest.mark.parametrize(("number", "kind"), [(95, FAULT), (31, USER), (63, USER)])
-def test_an_xid_that_a_node_event_quotes_counts_whatever_its_reason_is(number: int, kind: CauseKind) -> None:
-    quoted = event("GpuTrouble", 29.9, message=f"NVRM: Xid (PCI:0004:00:00): {number}, pid=5021, name=python")
+def test_an_xid_that_a_node_event_quotes_counts_whatever_its_reason_is(
+    number: int, kind: CauseKind
+) -> None:
+    quoted = event(
+        "GpuTrouble", 29.9, message=f"NVRM: Xid (PCI:0004:00:00): {number}, pid=5021, name=python"
+    )
     cause = cause_of([EXIT_1], [node()], [quoted])
     assert cause.kind is kind
     assert (cause.evidence[0].reason == "Xid 95") == (number == 95)

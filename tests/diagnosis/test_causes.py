@@ -29,7 +29,9 @@ SHUTDOWN = "Pod was terminated in response to imminent node shutdown."
 LOW_MEMORY = "The node was low on resource: memory. Threshold quantity: 750Mi, available: 600Mi. "
 
 
-def attempt_of(pods: Objects, nodes: Objects | None = None, events: Objects | None = None) -> Attempt:
+def attempt_of(
+    pods: Objects, nodes: Objects | None = None, events: Objects | None = None
+) -> Attempt:
     return build([], [facts(pods, nodes, events)]).attempts[0]
 
 
@@ -58,17 +60,52 @@ def tainted(key: str, value: str) -> dict[str, Any]:
         (pod(disruption="PreemptionByScheduler"), [], [], CauseKind.SCHEDULER),
         (pod(disruption="PreemptionByKubeScheduler"), [], [], CauseKind.SCHEDULER),
         (pod(disruption="DeletionByTaintManager"), [], [], CauseKind.DRAIN),
-        (pod(disruption="DeletionByTaintManager"), [], [event("NodeNotReady", 24)], CauseKind.NODE_LOST),
+        (
+            pod(disruption="DeletionByTaintManager"),
+            [],
+            [event("NodeNotReady", 24)],
+            CauseKind.NODE_LOST,
+        ),
         (pod(disruption="DeletionByPodGC"), [], [], CauseKind.UNKNOWN),
         (pod(disruption="EvictionByEvictionAPI"), [], [], CauseKind.DRAIN),
         # what explains it better
-        (pod(disruption="DeletionByTaintManager"), [], [event("PreemptScheduled", 25)], CauseKind.SPOT),
-        (pod(disruption="EvictionByEvictionAPI"), [], [event("PreemptScheduled", 29)], CauseKind.SPOT),
-        (pod(disruption="EvictionByEvictionAPI"), [], [event("ScaleDown", 29)], CauseKind.SCALE_DOWN),
-        (pod(disruption="DeletionByTaintManager"), [], [event("RedeployScheduled", 26)], CauseKind.DRAIN),
+        (
+            pod(disruption="DeletionByTaintManager"),
+            [],
+            [event("PreemptScheduled", 25)],
+            CauseKind.SPOT,
+        ),
+        (
+            pod(disruption="EvictionByEvictionAPI"),
+            [],
+            [event("PreemptScheduled", 29)],
+            CauseKind.SPOT,
+        ),
+        (
+            pod(disruption="EvictionByEvictionAPI"),
+            [],
+            [event("ScaleDown", 29)],
+            CauseKind.SCALE_DOWN,
+        ),
+        (
+            pod(disruption="DeletionByTaintManager"),
+            [],
+            [event("RedeployScheduled", 26)],
+            CauseKind.DRAIN,
+        ),
         (pod(disruption="DeletionByPodGC"), [node(spot=True)], [], CauseKind.SPOT),
-        (pod(disruption="DeletionByTaintManager"), [], [event("SystemOOM", 24)], CauseKind.NODE_MEMORY),
-        (pod(disruption="DeletionByTaintManager"), [], [event("KernelOops", 24)], CauseKind.NODE_FAULT),
+        (
+            pod(disruption="DeletionByTaintManager"),
+            [],
+            [event("SystemOOM", 24)],
+            CauseKind.NODE_MEMORY,
+        ),
+        (
+            pod(disruption="DeletionByTaintManager"),
+            [],
+            [event("KernelOops", 24)],
+            CauseKind.NODE_FAULT,
+        ),
         # A runtime that is down is how a node becomes NotReady, not another cause.
         (
             pod(disruption="DeletionByTaintManager"),
@@ -93,25 +130,55 @@ def tainted(key: str, value: str) -> dict[str, Any]:
             CauseKind.NODE_PRESSURE,
         ),
         (pod(reason="Terminated", message=SHUTDOWN), [node()], [], CauseKind.DRAIN),
-        (pod(reason="Terminated", disruption="TerminationByKubelet"), [node(spot=True)], [], CauseKind.SPOT),
+        (
+            pod(reason="Terminated", disruption="TerminationByKubelet"),
+            [node(spot=True)],
+            [],
+            CauseKind.SPOT,
+        ),
         (pod(reason="OutOfmemory"), [], [], CauseKind.SETUP),
         # containers
         (pod(containers=[container(reason="OOMKilled", code=137)]), [], [], CauseKind.OWN_MEMORY),
-        (pod(containers=[container(reason="ContainerStatusUnknown", code=137)]), [], [], CauseKind.UNKNOWN),
+        (
+            pod(containers=[container(reason="ContainerStatusUnknown", code=137)]),
+            [],
+            [],
+            CauseKind.UNKNOWN,
+        ),
         (pod(containers=[container(code=1)]), [], [], CauseKind.USER),
         (pod(containers=[container(code=139)]), [], [], CauseKind.USER),
         (pod(containers=[NO_IMAGE]), [], [], CauseKind.SETUP),
         # events of the pod and of the node
-        (KILLED_POD, [], [event("Preempted", 30, kind="Pod", about="p", uid="uid-1")], CauseKind.SCHEDULER),
+        (
+            KILLED_POD,
+            [],
+            [event("Preempted", 30, kind="Pod", about="p", uid="uid-1")],
+            CauseKind.SCHEDULER,
+        ),
         (KILLED_POD, [], [event("SystemOOM", 29.9)], CauseKind.NODE_MEMORY),
         (KILLED_POD, [], [event("NodeNotReady", 25)], CauseKind.NODE_LOST),
         (KILLED_POD, [], [event("KernelOops", 29)], CauseKind.NODE_FAULT),
         (pod(containers=[container(code=143)]), [], [event("ScaleDown", 29)], CauseKind.SCALE_DOWN),
-        (KILLED_POD, [], [event("Odd", 29, message="Node 'x' will change into status 'Preempt'")], CauseKind.SPOT),
+        (
+            KILLED_POD,
+            [],
+            [event("Odd", 29, message="Node 'x' will change into status 'Preempt'")],
+            CauseKind.SPOT,
+        ),
         # what the node is now
         (KILLED_POD, [since("Ready", "Unknown", "2026-03-03T10:29:00Z")], [], CauseKind.NODE_LOST),
-        (KILLED_POD, [since("ReadonlyFilesystem", "True", "2026-03-02T10:29:00Z")], [], CauseKind.NODE_FAULT),
-        (KILLED_POD, [tainted("cloudprovider.azure.microsoft.com/draining", "spot-eviction")], [], CauseKind.SPOT),
+        (
+            KILLED_POD,
+            [since("ReadonlyFilesystem", "True", "2026-03-02T10:29:00Z")],
+            [],
+            CauseKind.NODE_FAULT,
+        ),
+        (
+            KILLED_POD,
+            [tainted("cloudprovider.azure.microsoft.com/draining", "spot-eviction")],
+            [],
+            CauseKind.SPOT,
+        ),
         (KILLED_POD, [tainted("ToBeDeletedByClusterAutoscaler", "1")], [], CauseKind.SCALE_DOWN),
     ],
 )
@@ -125,7 +192,8 @@ def test_each_trace_of_a_failure_has_its_cause(
 
 
 @pytest.mark.parametrize(
-    ("code", "reason"), [(137, "Error"), (143, "Error"), (247, "Error"), (241, "Error"), (255, "Unknown")]
+    ("code", "reason"),
+    [(137, "Error"), (143, "Error"), (247, "Error"), (241, "Error"), (255, "Unknown")],
 )
 def test_an_exit_code_without_meaning_is_not_a_cause(code: int, reason: str) -> None:
     cause = cause_of([pod(containers=[container(reason=reason, code=code)])])
@@ -142,7 +210,9 @@ def test_minus_one_is_an_error_of_the_process_unless_the_node_went_away() -> Non
 
 
 def test_oomkilled_with_exit_code_0_on_a_pod_that_succeeded_is_not_a_failure() -> None:
-    attempt = attempt_of([pod(phase="Succeeded", containers=[container(reason="OOMKilled", code=0)])])
+    attempt = attempt_of(
+        [pod(phase="Succeeded", containers=[container(reason="OOMKilled", code=0)])]
+    )
     assert (attempt.outcome, attempt.cause) == (RunOutcome.SUCCEEDED, None)
 
 
@@ -173,7 +243,10 @@ def test_the_kernels_oomkilling_event_does_not_prove_a_node_out_of_memory() -> N
     cause = cause_of([KILLED_POD], events=[event("OOMKilling", 29.9)])
     assert cause.kind is CauseKind.UNKNOWN
     assert "OOMKilling" in [item.reason for item in cause.evidence]
-    own = cause_of([pod(containers=[container(reason="OOMKilled", code=137)])], events=[event("OOMKilling", 29.9)])
+    own = cause_of(
+        [pod(containers=[container(reason="OOMKilled", code=137)])],
+        events=[event("OOMKilling", 29.9)],
+    )
     assert own.kind is CauseKind.OWN_MEMORY
 
 
@@ -199,23 +272,37 @@ def test_events_outside_the_window_are_not_the_cause(minute: float) -> None:
 
 
 def test_events_of_another_node_are_not_the_cause() -> None:
-    assert cause_of([KILLED_POD], events=[event("SystemOOM", 30, about=NODE_B)]).kind is CauseKind.UNKNOWN
+    assert (
+        cause_of([KILLED_POD], events=[event("SystemOOM", 30, about=NODE_B)]).kind
+        is CauseKind.UNKNOWN
+    )
 
 
 def test_a_deletion_that_the_taint_manager_cancelled_does_not_count() -> None:
     taken_back = event(
-        "TaintManagerEviction", 20, kind="Pod", about="p", uid="uid-1", message="Cancelling deletion of Pod"
+        "TaintManagerEviction",
+        20,
+        kind="Pod",
+        about="p",
+        uid="uid-1",
+        message="Cancelling deletion of Pod",
     )
     assert cause_of([KILLED_POD], events=[taken_back]).kind is CauseKind.UNKNOWN
 
 
 def test_unknown_condition_types_and_healthy_conditions_are_ignored() -> None:
-    conditions = [{"type": "SomethingNew", "status": "True"}, {"type": "KernelDeadlock", "status": "False"}]
+    conditions = [
+        {"type": "SomethingNew", "status": "True"},
+        {"type": "KernelDeadlock", "status": "False"},
+    ]
     assert cause_of([KILLED_POD], [node(conditions=conditions)]).kind is CauseKind.UNKNOWN
 
 
 def test_a_node_that_is_gone_proves_nothing_about_it() -> None:
-    cause = cause_of([pod(containers=[{"name": "1-execution-wrapper", "state": {"running": {}}}])], [node(NODE_B)])
+    cause = cause_of(
+        [pod(containers=[{"name": "1-execution-wrapper", "state": {"running": {}}}])],
+        [node(NODE_B)],
+    )
     assert (cause.kind, cause.confidence, cause.blames_node) == (CauseKind.NODE_LOST, "low", False)
 
 
@@ -227,11 +314,17 @@ def test_a_node_that_is_gone_proves_nothing_about_it() -> None:
         (("-101", ""), CauseKind.UNKNOWN),
         (("137", ""), CauseKind.UNKNOWN),
         (
-            ("137", 'PodPattern matched: {"containers":[{"name":"training-identity-sidecar","code":137}]}'),
+            (
+                "137",
+                'PodPattern matched: {"containers":[{"name":"training-identity-sidecar","code":137}]}',
+            ),
             CauseKind.SETUP,
         ),
         (
-            ("137", 'PodPattern matched: {"containers":[{"name":"x","reason":"OOMKilled","code":137}]} tail'),
+            (
+                "137",
+                'PodPattern matched: {"containers":[{"name":"x","reason":"OOMKilled","code":137}]} tail',
+            ),
             CauseKind.OWN_MEMORY,
         ),
         (("137", "PodPattern matched: {broken"), CauseKind.UNKNOWN),
@@ -261,10 +354,14 @@ def test_a_retried_log_without_any_evidence_has_an_unknown_cause_that_counts() -
     assert (second.cause, second.outcome) == (None, RunOutcome.UNKNOWN)
 
 
-def test_a_log_alone_is_explained_by_node_events_between_its_start_and_the_next_with_less_confidence() -> None:
+def test_a_log_alone_is_explained_by_node_events_between_its_start_and_the_next_with_less_confidence() -> (
+    None
+):
     logs = [
         log("job/system_logs/amlarc_cr_bootstrap.log", NODE_A, start=1772532000.0),  # 10:00
-        log("job/system_logs/retry-001/amlarc_cr_bootstrap.log", NODE_B, start=1772533800.0),  # 10:30
+        log(
+            "job/system_logs/retry-001/amlarc_cr_bootstrap.log", NODE_B, start=1772533800.0
+        ),  # 10:30
     ]
     cause = build(logs, [facts(events=[event("SystemOOM", 20)])]).attempts[0].cause
     assert cause is not None
@@ -275,7 +372,9 @@ def test_a_log_alone_is_explained_by_node_events_between_its_start_and_the_next_
 
 
 @pytest.mark.parametrize("start", [None, 1772532000.0 - 5 * 86400, 1772532000.0 - 3600])
-def test_a_node_event_that_no_time_ties_to_the_attempt_is_a_guess_and_blames_no_node(start: float | None) -> None:
+def test_a_node_event_that_no_time_ties_to_the_attempt_is_a_guess_and_blames_no_node(
+    start: float | None,
+) -> None:
     logs = [
         log("job/system_logs/amlarc_cr_bootstrap.log", NODE_A, start=start),
         log("job/system_logs/retry-001/amlarc_cr_bootstrap.log", NODE_B),
@@ -285,7 +384,11 @@ def test_a_node_event_that_no_time_ties_to_the_attempt_is_a_guess_and_blames_no_
     if start == 1772532000.0 - 5 * 86400:  # days later: not even a guess
         assert (cause.kind, cause.evidence) == (CauseKind.UNKNOWN, ())
         return
-    assert (cause.kind, cause.confidence, cause.blames_node) == (CauseKind.NODE_MEMORY, "low", False)
+    assert (cause.kind, cause.confidence, cause.blames_node) == (
+        CauseKind.NODE_MEMORY,
+        "low",
+        False,
+    )
     assert "no time ties it to this attempt" in cause.evidence[0].message
 
 
@@ -318,15 +421,21 @@ def test_an_error_of_the_process_is_countable_if_the_job_then_succeeds_on_anothe
     node: str, phase: str, countable: bool
 ) -> None:
     code = 0 if phase == "Succeeded" else 1
-    retried = pod(node=node, uid="uid-2", phase=phase, start=40, containers=[container(code=code, minute=60)])
+    retried = pod(
+        node=node, uid="uid-2", phase=phase, start=40, containers=[container(code=code, minute=60)]
+    )
     cause = cause_of([pod(containers=[container(code=1)]), retried])
     assert (cause.kind, cause.blames_node, cause.countable) == (CauseKind.USER, False, countable)
 
 
 @pytest.mark.parametrize("tolerates", [True, False])
-def test_without_a_node_list_a_pod_that_tolerates_spot_nodes_excuses_a_node_that_is_gone(tolerates: bool) -> None:
+def test_without_a_node_list_a_pod_that_tolerates_spot_nodes_excuses_a_node_that_is_gone(
+    tolerates: bool,
+) -> None:
     gone = pod(disruption="DeletionByPodGC")
-    gone["spec"]["tolerations"] = [{"key": "kubernetes.azure.com/scalesetpriority"}] if tolerates else []
+    gone["spec"]["tolerations"] = (
+        [{"key": "kubernetes.azure.com/scalesetpriority"}] if tolerates else []
+    )
     cluster = cluster_index.read([facts([gone], events=[event("NodeNotReady", 29)])])
     excused = excuse(cluster, NODE_A, cluster.node_events[NODE_A][0].time)
     assert (excused.kind if excused else None) == (CauseKind.SPOT if tolerates else None)
@@ -351,8 +460,12 @@ def test_what_a_parallel_job_wrote_about_its_node_is_weak_evidence() -> None:
     assert other.kind is CauseKind.UNKNOWN
 
 
-@pytest.mark.parametrize(("named", "blames"), [("10.0.0.4", True), (NODE_A, True), ("8f3e-node-id", False)])
-def test_the_memory_that_a_parallel_job_saw_blames_a_node_only_if_it_is_named(named: str, blames: bool) -> None:
+@pytest.mark.parametrize(
+    ("named", "blames"), [("10.0.0.4", True), (NODE_A, True), ("8f3e-node-id", False)]
+)
+def test_the_memory_that_a_parallel_job_saw_blames_a_node_only_if_it_is_named(
+    named: str, blames: bool
+) -> None:
     finding = PrsEvidence(
         f"job/logs/sys/perf/{named}/node_resource_usage.csv",
         Evidence(EvidenceSource.PRS, "node memory", "99 %"),
@@ -394,7 +507,10 @@ def test_the_table_of_reason_strings_is_whole() -> None:
 
 
 DELETED_POD = pod(disruption="DeletionByTaintManager")  # at minute 30
-FIRST, RETRY = "job/system_logs/amlarc_cr_bootstrap.log", "job/system_logs/retry-001/amlarc_cr_bootstrap.log"
+FIRST, RETRY = (
+    "job/system_logs/amlarc_cr_bootstrap.log",
+    "job/system_logs/retry-001/amlarc_cr_bootstrap.log",
+)
 TEN = 1772532000.0  # minute 0
 
 
@@ -415,7 +531,9 @@ def kind_and_confidence(cause: Cause | None) -> tuple[str, str]:
 def test_an_exit_code_of_the_container_itself_is_stronger_than_a_node_event(
     reason: str, code: int, kind: str
 ) -> None:
-    cause = cause_of([pod(containers=[container(reason=reason, code=code)])], events=[event("NodeNotReady", 25)])
+    cause = cause_of(
+        [pod(containers=[container(reason=reason, code=code)])], events=[event("NodeNotReady", 25)]
+    )
     assert cause.kind.value == kind
 
 
@@ -423,30 +541,53 @@ def test_the_stronger_evidence_is_shown_first() -> None:
     """What the node reported says more than the number with which every killed process ends."""
     killed = pod(containers=[container(reason="OOMKilled", code=137)])
     cause = cause_of([killed], events=[event("NodeNotReady", 25)])
-    assert [item.source.value for item in cause.evidence] == ["container", "node event", "exit code"]
+    assert [item.source.value for item in cause.evidence] == [
+        "container",
+        "node event",
+        "exit code",
+    ]
 
 
 @pytest.mark.parametrize(
-    ("minute", "kind"), [(19, "unknown"), (21, "node-out-of-memory"), (31, "node-out-of-memory"), (32, "unknown")]
+    ("minute", "kind"),
+    [(19, "unknown"), (21, "node-out-of-memory"), (31, "node-out-of-memory"), (32, "unknown")],
 )
-def test_the_window_of_node_events_is_ten_minutes_before_and_one_after_the_end(minute: float, kind: str) -> None:
+def test_the_window_of_node_events_is_ten_minutes_before_and_one_after_the_end(
+    minute: float, kind: str
+) -> None:
     assert cause_of([KILLED_POD], events=[event("SystemOOM", minute)]).kind.value == kind
 
 
 @pytest.mark.parametrize(
     ("failed", "minute", "expected"),
     [
-        (pod(containers=[container(reason="OOMKilled", code=137)]), 30.5, ("node-out-of-memory", "high")),
-        (pod(containers=[container(reason="OOMKilled", code=137)]), 27, ("own-memory-limit", "high")),
-        (pod(containers=[container(code=1)]), 30.5, ("node-out-of-memory", "medium")),
-        (pod(containers=[container(code=1)]), 27, ("user-error", "medium")),
         (
-            pod(reason="Evicted", message=LOW_MEMORY, containers=KILLED_POD["status"]["containerStatuses"]),
+            pod(containers=[container(reason="OOMKilled", code=137)]),
             30.5,
             ("node-out-of-memory", "high"),
         ),
         (
-            pod(reason="Evicted", message=LOW_MEMORY, containers=KILLED_POD["status"]["containerStatuses"]),
+            pod(containers=[container(reason="OOMKilled", code=137)]),
+            27,
+            ("own-memory-limit", "high"),
+        ),
+        (pod(containers=[container(code=1)]), 30.5, ("node-out-of-memory", "medium")),
+        (pod(containers=[container(code=1)]), 27, ("user-error", "medium")),
+        (
+            pod(
+                reason="Evicted",
+                message=LOW_MEMORY,
+                containers=KILLED_POD["status"]["containerStatuses"],
+            ),
+            30.5,
+            ("node-out-of-memory", "high"),
+        ),
+        (
+            pod(
+                reason="Evicted",
+                message=LOW_MEMORY,
+                containers=KILLED_POD["status"]["containerStatuses"],
+            ),
             27,
             ("node-pressure", "high"),
         ),
@@ -464,7 +605,9 @@ def test_weak_evidence_of_a_fault_does_not_explain_a_lost_node() -> None:
         "node-not-ready",
         "high",
     )
-    assert cause_of([DELETED_POD], events=[lost, event("KernelOops", 28)]).kind is CauseKind.NODE_FAULT
+    assert (
+        cause_of([DELETED_POD], events=[lost, event("KernelOops", 28)]).kind is CauseKind.NODE_FAULT
+    )
 
 
 def test_a_drain_of_a_spot_node_that_is_gone_is_still_a_drain() -> None:
@@ -503,7 +646,13 @@ def test_without_an_end_only_the_last_hour_before_the_next_attempt_counts(
 
 @pytest.mark.parametrize(
     ("code", "kind"),
-    [("1", "user-error"), ("255", "unknown"), ("254", "user-error"), ("256", "unknown"), ("0", "unknown")],
+    [
+        ("1", "user-error"),
+        ("255", "unknown"),
+        ("254", "user-error"),
+        ("256", "unknown"),
+        ("0", "unknown"),
+    ],
 )
 def test_only_exit_codes_of_processes_are_user_errors(code: str, kind: str) -> None:
     cause = build([log(FIRST, NODE_A, failure=(code, ""))]).attempts[0].cause

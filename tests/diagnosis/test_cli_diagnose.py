@@ -14,7 +14,18 @@ from typing import Any
 import pytest
 
 from arc_toolkit.resources import data_file
-from tests.diagnosis.made import NODE_A, NODE_B, NODE_C, container, event, node, node_line, pod, save, write_log
+from tests.diagnosis.made import (
+    NODE_A,
+    NODE_B,
+    NODE_C,
+    container,
+    event,
+    node,
+    node_line,
+    pod,
+    save,
+    write_log,
+)
 from tests.support import ROOT, Result
 
 Arc = Callable[..., Result]
@@ -44,7 +55,13 @@ def test_the_table_shows_jobs_nodes_and_causes(arc: Arc, tree: Path) -> None:
     assert lines[0] == "1 of 2 jobs retried, 1 bad node of 3"
     row = next(line for line in lines if line.startswith("brave"))
     assert row.split("  ")[0] == "brave"
-    for word in ("2", "succeeded", f"{NODE_A} -> {NODE_B}", "node out of memory", "2026-03-03 10:00"):
+    for word in (
+        "2",
+        "succeeded",
+        f"{NODE_A} -> {NODE_B}",
+        "node out of memory",
+        "2026-03-03 10:00",
+    ):
         assert word in row
     bad = next(line for line in lines if line.startswith(NODE_A))
     assert "bad" in bad
@@ -79,7 +96,12 @@ def test_json_has_everything_and_names_its_schema(arc: Arc, tree: Path) -> None:
     }
     brave = next(job for job in document["jobs"] if job["name"] == "brave")
     first = brave["attempts"][0]
-    assert (first["number"], first["node"], first["pod_uid"], first["vm_instance"]) == (0, NODE_A, "u1", 10)
+    assert (first["number"], first["node"], first["pod_uid"], first["vm_instance"]) == (
+        0,
+        NODE_A,
+        "u1",
+        10,
+    )
     assert first["cause"]["kind"] == "node-out-of-memory"
     assert first["cause"]["evidence"][0]["reason"] == "SystemOOM"
     assert [entry["reason"] for entry in document["skipped"]] == ["not a file that diagnose reads"]
@@ -120,7 +142,9 @@ def test_no_secret_of_a_log_or_an_object_is_shown(arc: Arc, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("form", ["table", "json", "csv", "markdown"])
-def test_a_hostile_name_reaches_no_terminal_and_no_spreadsheet(arc: Arc, tmp_path: Path, form: str) -> None:
+def test_a_hostile_name_reaches_no_terminal_and_no_spreadsheet(
+    arc: Arc, tmp_path: Path, form: str
+) -> None:
     name = "=cmd()\x1b[2J|`<script>"
     write_log(tmp_path, f"{name}/system_logs/{LOG}", NODE_A)
     save(tmp_path / "pods.json", [pod("lone \ud800 surrogate", NODE_B, "u")])
@@ -170,7 +194,14 @@ def test_output_goes_to_a_file_without_colour(arc: Arc, tree: Path, tmp_path: Pa
 def test_saved_objects_can_be_named_by_option(arc: Arc, tree: Path) -> None:
     logs = tree / "brave"
     result = arc(
-        "diagnose", logs, "--pods", tree / "pods.json", "--events", tree / "events.json", "--format", "json"
+        "diagnose",
+        logs,
+        "--pods",
+        tree / "pods.json",
+        "--events",
+        tree / "events.json",
+        "--format",
+        "json",
     )
     job = json.loads(result.out)["jobs"][0]
     assert job["causes"] == ["node-out-of-memory"]
@@ -183,16 +214,24 @@ def test_the_cluster_alone_is_enough(arc: Arc, tree: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["table", "json", "csv", "markdown", "html"])
-def test_the_summary_line_is_on_standard_error_in_every_format(arc: Arc, tree: Path, form: str) -> None:
+def test_the_summary_line_is_on_standard_error_in_every_format(
+    arc: Arc, tree: Path, form: str
+) -> None:
     assert "3 attempts of 2 jobs, 1 retried, in " in arc("diagnose", tree, "--format", form).err
 
 
 @pytest.mark.parametrize("form", ["table", "markdown"])
 def test_weak_evidence_shows_as_a_question(arc: Arc, tmp_path: Path, form: str) -> None:
     pods = [pod("brave", NODE_A, "u1", phase="Failed", containers=[container(code=139)])]
-    assert "user error? " in arc("diagnose", "--pods", save(tmp_path / "p.json", pods), "--format", form).out
+    assert (
+        "user error? "
+        in arc("diagnose", "--pods", save(tmp_path / "p.json", pods), "--format", form).out
+    )
     pods = [pod("brave", NODE_A, "u1", phase="Failed", containers=[container(code=1)])]
-    assert "user error " in arc("diagnose", "--pods", save(tmp_path / "p.json", pods), "--format", form).out
+    assert (
+        "user error "
+        in arc("diagnose", "--pods", save(tmp_path / "p.json", pods), "--format", form).out
+    )
 
 
 def test_quiet_prints_the_result_only(arc: Arc, tree: Path) -> None:
@@ -204,7 +243,10 @@ def test_quiet_prints_the_result_only(arc: Arc, tree: Path) -> None:
     [
         ([], "nothing to diagnose"),
         (["missing"], "no such file or folder: missing"),
-        (["--watch"], "--watch records the events of a cluster: it needs --cluster and --history FILE"),
+        (
+            ["--watch"],
+            "--watch records the events of a cluster: it needs --cluster and --history FILE",
+        ),
         (["x", "--context", "c"], "they need --cluster"),
         (["-", "--pods", "-"], "standard input can be read only once"),
         (["x", "--jobs", "0"], "is not a number of processes"),
@@ -239,7 +281,9 @@ def test_a_folder_without_logs_says_what_was_seen_and_what_to_do(arc: Arc, tmp_p
         ("[" * 100000, "not JSON"),
     ],
 )
-def test_a_named_file_of_the_wrong_kind_is_refused(arc: Arc, tmp_path: Path, content: str, sentence: str) -> None:
+def test_a_named_file_of_the_wrong_kind_is_refused(
+    arc: Arc, tmp_path: Path, content: str, sentence: str
+) -> None:
     path = tmp_path / "x.json"
     path.write_text(content)
     result = arc("diagnose", "--pods", path)
@@ -279,8 +323,14 @@ def test_every_option_is_in_the_documentation() -> None:
     from arc_toolkit.cli.main import command_parser
 
     page = (ROOT / "docs/diagnose.md").read_text()
-    options = [option for action in command_parser("diagnose")._actions for option in action.option_strings]
-    missing = [option for option in options if option not in page and option not in ("-h", "--help", "-q", "-v")]
+    options = [
+        option for action in command_parser("diagnose")._actions for option in action.option_strings
+    ]
+    missing = [
+        option
+        for option in options
+        if option not in page and option not in ("-h", "--help", "-q", "-v")
+    ]
     assert missing == []
 
 
@@ -295,7 +345,9 @@ def test_many_jobs_are_cut_in_the_table_and_whole_in_csv(arc: Arc, tmp_path: Pat
     assert len(names(json.loads(arc("diagnose", tmp_path, "--format", "json").out))) == 60
 
 
-def test_the_examples_of_the_documentation_are_real(arc: Arc, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_examples_of_the_documentation_are_real(
+    arc: Arc, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(ROOT)
     page = (ROOT / "docs/diagnose.md").read_text()
     blocks = [part.split("\n```")[0] for part in page.split("```console\n$ ")[1:]]

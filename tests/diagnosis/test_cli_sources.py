@@ -17,7 +17,9 @@ from tests.diagnosis.made import NODE_A, container, node_line, pod, save
 from tests.support import ROOT, Result
 
 Arc = Callable[..., Result]
-RISING = "key,value,step,timestamp\n" + "".join(f"loss,1,{step},{1.78e9 + 10 * step}\n" for step in range(50))
+RISING = "key,value,step,timestamp\n" + "".join(
+    f"loss,1,{step},{1.78e9 + 10 * step}\n" for step in range(50)
+)
 FALLING = RISING + "".join(f"loss,1,{step},{1.78e9 + 2000 + 10 * step}\n" for step in range(20))
 FORMATS = ["table", "json", "csv", "markdown", "html"]
 
@@ -72,7 +74,9 @@ def test_runs_that_could_show_a_restart_are_counted_apart_from_those_that_could_
 
 
 @pytest.mark.parametrize("form", ["table", "json", "markdown", "html"])
-def test_a_restart_without_steps_is_shown_without_steps(arc: Arc, tmp_path: Path, form: str) -> None:
+def test_a_restart_without_steps_is_shown_without_steps(
+    arc: Arc, tmp_path: Path, form: str
+) -> None:
     epochs = [*range(8), *range(3, 12)]
     lines = [f"epoch,{row},{1.78e9 + 30 * row},{epoch}" for row, epoch in enumerate(epochs)]
     (tmp_path / "m.csv").write_text("\n".join(["key,step,timestamp,value", *lines]))
@@ -129,10 +133,21 @@ def test_the_secrets_in_the_url_of_metrics_are_never_shown(
 ) -> None:
     from arc_toolkit.diagnosis.sources import metric_points as metrics
 
-    points = [metrics.Point("loss", step, 100.0 * at, 1.0) for at, step in enumerate([*range(50), *range(20)])]
-    points = [one._replace(time=one.time + (9000 if at >= 50 else 0)) for at, one in enumerate(points)]
+    points = [
+        metrics.Point("loss", step, 100.0 * at, 1.0)
+        for at, step in enumerate([*range(50), *range(20)])
+    ]
+    points = [
+        one._replace(time=one.time + (9000 if at >= 50 else 0)) for at, one in enumerate(points)
+    ]
     monkeypatch.setattr(metrics, "_from_mlflow", lambda source: {"r": points})
-    result = arc("diagnose", "--metrics", "mlflow:http://me:TOPSECRET@host/?token=TOPSECRET#r", "--format", form)
+    result = arc(
+        "diagnose",
+        "--metrics",
+        "mlflow:http://me:TOPSECRET@host/?token=TOPSECRET#r",
+        "--format",
+        form,
+    )
     assert result.code == 0
     assert "SECRET" not in result.out + result.err
     if form == "json":
@@ -157,7 +172,9 @@ def piped(data: bytes, *words: str) -> subprocess.CompletedProcess[bytes]:
         os.close(read)
 
 
-PODS = json.dumps({"kind": "List", "items": [pod("brave", containers=[container(reason="OOMKilled", code=137)])]})
+PODS = json.dumps(
+    {"kind": "List", "items": [pod("brave", containers=[container(reason="OOMKilled", code=137)])]}
+)
 
 
 @pytest.mark.parametrize("data", [PODS.encode(), gzip.compress(PODS.encode())], ids=["plain", "gz"])
@@ -175,7 +192,9 @@ def test_a_pipe_of_a_log_is_read_as_a_log() -> None:
     assert NODE_A in done.stdout.decode()
 
 
-def test_compressed_json_on_standard_input_is_read_as_json(arc: Arc, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compressed_json_on_standard_input_is_read_as_json(
+    arc: Arc, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stdin = io.TextIOWrapper(io.BufferedReader(io.BytesIO(gzip.compress(PODS.encode()))))
     monkeypatch.setattr("sys.stdin", stdin)
     document = json.loads(arc("diagnose", "-", "--format", "json").out)
@@ -189,7 +208,9 @@ def test_a_file_that_is_not_a_log_makes_no_job(arc: Arc, tmp_path: Path, name: s
     assert (result.code, result.out) == (2, "")
     assert "1 no node line in the log" in result.err
     (tmp_path / "good.log").write_bytes(node_line(NODE_A))
-    both = json.loads(arc("diagnose", tmp_path / name, tmp_path / "good.log", "--format", "json").out)
+    both = json.loads(
+        arc("diagnose", tmp_path / name, tmp_path / "good.log", "--format", "json").out
+    )
     assert [(job["name"], len(job["attempts"])) for job in both["jobs"]] == [(tmp_path.name, 1)]
     assert [item["reason"] for item in both["skipped"]] == ["no node line in the log"]
 

@@ -11,8 +11,12 @@ from arc_toolkit.diagnosis.node_votes import FailedVote
 
 def pool(*odd: tuple[int, int]) -> dict[str, Comparison]:
     """55 nodes that fail about 2 % of 38 votes, and others with (failures, votes)."""
-    counts = [(failures, 38) for failures, nodes in enumerate((27, 18, 7, 3)) for _ in range(nodes)] + list(odd)
-    return compare({f"n{number}": record(FailedVote(None), *count) for number, count in enumerate(counts)})
+    counts = [
+        (failures, 38) for failures, nodes in enumerate((27, 18, 7, 3)) for _ in range(nodes)
+    ] + list(odd)
+    return compare(
+        {f"n{number}": record(FailedVote(None), *count) for number, count in enumerate(counts)}
+    )
 
 
 def record(vote: FailedVote, failures: int, votes: int) -> Record:

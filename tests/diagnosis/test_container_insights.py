@@ -47,7 +47,8 @@ def save(folder: Path, tables: dict[str, list[dict[str, Any]]], shape: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("number", "shape"), [(number, list(SHAPES)[index % len(SHAPES)]) for index, number in enumerate(INCIDENTS)]
+    ("number", "shape"),
+    [(number, list(SHAPES)[index % len(SHAPES)]) for index, number in enumerate(INCIDENTS)],
 )
 def test_an_exported_incident_has_the_answer_of_an_expert(
     arc: Arc, tmp_path: Path, number: int, shape: str
@@ -128,11 +129,19 @@ def index(*tables: list[dict[str, Any]]) -> cluster_index.ClusterIndex:
 
 
 def test_the_newest_row_of_a_pod_counts_and_the_first_that_shows_the_end_gives_its_time() -> None:
-    ended = {"PodStatus": "Failed", "ContainerStatus": "terminated", "ContainerStatusReason": "Error"}
+    ended = {
+        "PodStatus": "Failed",
+        "ContainerStatus": "terminated",
+        "ContainerStatusReason": "Error",
+    }
     [pod] = index([pod_row(9, **ended), pod_row(1), pod_row(8, **ended), pod_row(7)]).pods
     assert (pod.run_id, pod.phase, pod.node, pod.rank) == ("brave_cat", "Failed", NODE, "worker-0")
     [container] = pod.containers
-    assert (container.name, container.state, container.reason) == ("1-execution-wrapper", "terminated", "Error")
+    assert (container.name, container.state, container.reason) == (
+        "1-execution-wrapper",
+        "terminated",
+        "Error",
+    )
     assert container.exit_code is None  # the table does not have it
     assert pod.end == times.parse("2026-05-04T10:08:00Z")
 
@@ -155,7 +164,11 @@ def test_a_failure_without_an_exit_code_is_unknown_and_does_not_count_against_th
         NODE,
     )  # although the phase is Running: the main container ended
     assert attempt.cause is not None
-    assert (attempt.cause.kind, attempt.cause.countable, attempt.cause.blames_node) == ("unknown", False, False)
+    assert (attempt.cause.kind, attempt.cause.countable, attempt.cause.blames_node) == (
+        "unknown",
+        False,
+        False,
+    )
     assert [(item.reason, item.message) for item in attempt.cause.evidence] == [
         ("Error", "ended with an unknown exit code")
     ]
@@ -171,7 +184,9 @@ def test_a_failure_without_an_exit_code_is_unknown_and_does_not_count_against_th
     ],
 )
 def test_two_reasons_imply_the_exit_code(phase: str, reason: str, code: int | None) -> None:
-    [pod] = index([pod_row(1, PodStatus=phase, ContainerStatus="terminated", ContainerStatusReason=reason)]).pods
+    [pod] = index(
+        [pod_row(1, PodStatus=phase, ContainerStatus="terminated", ContainerStatusReason=reason)]
+    ).pods
     assert pod.containers[0].exit_code == code
 
 
@@ -184,7 +199,9 @@ def test_a_pod_without_rows_while_others_have_some_was_deleted() -> None:
 
 
 def test_terminating_is_a_deletion_and_keeps_the_phase_before() -> None:
-    [pod] = index([pod_row(1), pod_row(2, PodStatus="Terminating"), pod_row(3, PodStatus="Terminating")]).pods
+    [pod] = index(
+        [pod_row(1), pod_row(2, PodStatus="Terminating"), pod_row(3, PodStatus="Terminating")]
+    ).pods
     assert (pod.phase, pod.deleted) == ("Running", times.parse("2026-05-04T10:02:00Z"))
 
 
@@ -219,13 +236,16 @@ def test_a_status_without_ready_is_an_event_at_the_time_of_the_transition() -> N
 
 
 def test_a_node_that_was_not_ready_between_two_rows_is_seen_by_its_transition() -> None:
-    assert node_events(node_row(1), node_row(2, turn="2026-05-04T10:01:40Z")) == [("NodeNotReady", "10:01")]
+    assert node_events(node_row(1), node_row(2, turn="2026-05-04T10:01:40Z")) == [
+        ("NodeNotReady", "10:01")
+    ]
 
 
 def test_a_new_node_that_is_not_ready_yet_is_not_an_event() -> None:
     new = {"CreationTimeStamp": "2026-05-04T10:00:00Z"}
     events = node_events(
-        node_row(1, "", "2026-05-04T10:00:00Z", **new), node_row(2, turn="2026-05-04T10:01:30Z", **new)
+        node_row(1, "", "2026-05-04T10:00:00Z", **new),
+        node_row(2, turn="2026-05-04T10:01:30Z", **new),
     )
     assert "NodeNotReady" not in [reason for reason, _ in events]
 
@@ -245,7 +265,11 @@ def test_a_node_without_rows_while_others_have_some_is_gone() -> None:
 
 def test_a_node_is_gone_also_if_the_query_kept_few_rows() -> None:
     other = {"Computer": "aks-gpu-12345678-vmss00000b"}
-    rows = [node_row(1), node_row(1, **other), node_row(1, **other, TimeGenerated="2026-05-04T13:00:00Z")]
+    rows = [
+        node_row(1),
+        node_row(1, **other),
+        node_row(1, **other, TimeGenerated="2026-05-04T13:00:00Z"),
+    ]
     assert index(rows).is_gone(NODE)
 
 
@@ -255,14 +279,16 @@ def test_an_event_is_known_at_each_time_that_a_row_has() -> None:
         for count, minute in enumerate((1, 5, 9, 9), 1)
     ]
     cluster = index([pod_row(1)], rows)
-    stamps = [(times.iso(event.time) or "")[14:16] for event in cluster.events_of_pod(cluster.pods[0])]
+    stamps = [
+        (times.iso(event.time) or "")[14:16] for event in cluster.events_of_pod(cluster.pods[0])
+    ]
     assert stamps == ["01", "05", "09"]
 
 
 def test_an_event_without_times_has_that_of_its_row() -> None:
-    [event] = index([event_row(4, "Evict", FirstSeen="0001-01-01T00:00:00Z", LastSeen=None)]).pod_events.popitem()[
-        1
-    ]
+    [event] = index(
+        [event_row(4, "Evict", FirstSeen="0001-01-01T00:00:00Z", LastSeen=None)]
+    ).pod_events.popitem()[1]
     assert event.time == times.parse("2026-05-04T10:04:00Z")
 
 
@@ -278,7 +304,9 @@ def test_the_newest_row_is_the_time_until_which_the_cluster_is_known() -> None:
 def test_objects_of_kubectl_win_over_rows() -> None:
     rows = InsightsTables()
     rows.add(as_rest([pod_row(1)]).encode())
-    saved = {"metadata": {"uid": "uid-1", "resourceVersion": "7", "labels": {RUN_ID_LABEL: "brave_cat"}}}
+    saved = {
+        "metadata": {"uid": "uid-1", "resourceVersion": "7", "labels": {RUN_ID_LABEL: "brave_cat"}}
+    }
     saved["status"] = {"phase": "Succeeded"}
     facts = rows.facts()
     assert facts is not None
@@ -291,7 +319,9 @@ def test_objects_of_kubectl_win_over_rows() -> None:
 TABLES = {
     "KubePodInventory": [
         pod_row(1),
-        pod_row(8, PodStatus="Failed", ContainerStatus="terminated", ContainerStatusReason="OOMKilled"),
+        pod_row(
+            8, PodStatus="Failed", ContainerStatus="terminated", ContainerStatusReason="OOMKilled"
+        ),
     ],
     "KubeNodeInventory": [node_row(1), node_row(8)],
     "KubeEvents": [event_row(7, "BackOff", Message='a "quoted", message\nof two lines')],
@@ -304,7 +334,10 @@ def test_all_shapes_give_the_same_report(arc: Arc, tmp_path: Path, shape: str, n
     save(tmp_path, TABLES, shape)
     sources = sorted(tmp_path.iterdir()) if named else [tmp_path]
     if named:  # by content, whatever their names are
-        sources = [path.rename(path.with_name(f"query_data ({number})")) for number, path in enumerate(sources)]
+        sources = [
+            path.rename(path.with_name(f"query_data ({number})"))
+            for number, path in enumerate(sources)
+        ]
     result = arc("diagnose", *sources, "--format", "json")
     assert result.code == 0, result.err
     report = json.loads(result.out)
@@ -334,7 +367,9 @@ def test_times_as_log_analytics_writes_them(text: str, iso: str | None) -> None:
 def test_what_az_prints_as_none_is_empty() -> None:
     tables = InsightsTables()
     tables.add(
-        insights_export.as_az([pod_row(1, Computer=None, PodStatus="Pending", ContainerName=None)]).encode()
+        insights_export.as_az(
+            [pod_row(1, Computer=None, PodStatus="Pending", ContainerName=None)]
+        ).encode()
     )
     facts = tables.facts()
     assert facts is not None
@@ -349,7 +384,10 @@ def test_another_table_with_such_columns_is_not_used() -> None:
 
 def test_the_blobs_of_a_data_export_are_one_history(arc: Arc, tmp_path: Path) -> None:
     for minute, row in enumerate(TABLES["KubePodInventory"]):
-        blob = tmp_path / f"am-kubepodinventory/WorkspaceResourceId=/x/y=2026/m=05/d=04/h=10/m={minute}/PT05M.json"
+        blob = (
+            tmp_path
+            / f"am-kubepodinventory/WorkspaceResourceId=/x/y=2026/m=05/d=04/h=10/m={minute}/PT05M.json"
+        )
         blob.parent.mkdir(parents=True)
         blob.write_text(json.dumps(row) + "\n")
     (tmp_path / "other").mkdir()
@@ -369,10 +407,26 @@ def test_records_of_an_event_hub_and_compressed_files(arc: Arc, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("name", "text", "says"),
     [
-        ("KubeEvents.csv", "TimeGenerated [Local Time],ObjectKind,Reason\nx,Pod,y\n", "set the time zone"),
-        ("KubeEvents.csv", "TimeGenerated [UTC],ObjectKind,Reason\n04.05.2026 10:00,Pod,y\n", "ISO 8601"),
-        ("KubeEvents.csv", 'TimeGenerated [UTC],ObjectKind,Reason\n"' + "x" * 200_000 + '",Pod,y\n', "broken CSV"),
-        ("KubeEvents.json", '[{"TimeGenerated": "2026-05-04T10:00:00Z", "Category": "x"}]', "no rows of KubePod"),
+        (
+            "KubeEvents.csv",
+            "TimeGenerated [Local Time],ObjectKind,Reason\nx,Pod,y\n",
+            "set the time zone",
+        ),
+        (
+            "KubeEvents.csv",
+            "TimeGenerated [UTC],ObjectKind,Reason\n04.05.2026 10:00,Pod,y\n",
+            "ISO 8601",
+        ),
+        (
+            "KubeEvents.csv",
+            'TimeGenerated [UTC],ObjectKind,Reason\n"' + "x" * 200_000 + '",Pod,y\n',
+            "broken CSV",
+        ),
+        (
+            "KubeEvents.json",
+            '[{"TimeGenerated": "2026-05-04T10:00:00Z", "Category": "x"}]',
+            "no rows of KubePod",
+        ),
         ("KubeEvents.json", '{"TimeGenerated": 1}\nnonsense', "not JSON"),
         ("KubeEvents.csv", "a,b\n1,2\n", "not JSON"),
     ],
@@ -394,7 +448,16 @@ def test_a_log_that_begins_with_a_bracket_is_still_a_log() -> None:
 
 
 COLUMNS = [
-    *("TimeGenerated", "Type", "ClusterId", "PodUid", "PodStatus", "ContainerName", "ContainerStatus", "PodLabel"),
+    *(
+        "TimeGenerated",
+        "Type",
+        "ClusterId",
+        "PodUid",
+        "PodStatus",
+        "ContainerName",
+        "ContainerStatus",
+        "PodLabel",
+    ),
     *("Computer", "Status", "Labels", "ObjectKind", "Reason", "FirstSeen"),
     *("tables", "columns", "rows", "records", "name"),
 ]

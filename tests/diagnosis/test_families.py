@@ -35,7 +35,13 @@ def test_the_name_of_a_trial_has_its_sweep(run: str, family: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "key", ["ml.azure.com/parent-run-id", "azureml.rootRunId", "ml.azure.com/sweep-job-name", "pipeline_job_name"]
+    "key",
+    [
+        "ml.azure.com/parent-run-id",
+        "azureml.rootRunId",
+        "ml.azure.com/sweep-job-name",
+        "pipeline_job_name",
+    ],
 )
 @pytest.mark.parametrize("part", ["labels", "annotations"])
 def test_a_label_or_annotation_names_the_parent(key: str, part: str) -> None:
@@ -46,7 +52,10 @@ def test_a_label_or_annotation_names_the_parent(key: str, part: str) -> None:
 
 def test_the_outermost_parent_counts() -> None:
     pod = made.pod("train_7")
-    pod["metadata"]["labels"] |= {"ml.azure.com/parent-run-id": "sweep", "ml.azure.com/root-run-id": "pipeline"}
+    pod["metadata"]["labels"] |= {
+        "ml.azure.com/parent-run-id": "sweep",
+        "ml.azure.com/root-run-id": "pipeline",
+    }
     assert family_of(pod) == "pipeline"
 
 
@@ -58,5 +67,9 @@ def test_the_variable_of_azureml_names_the_root() -> None:
 
 def test_other_labels_are_not_parents() -> None:
     pod = made.pod("train_7")
-    pod["metadata"]["labels"] |= {"ml.azure.com/compute": "a", "run": "b", "ml.azure.com/workspace": "c"}
+    pod["metadata"]["labels"] |= {
+        "ml.azure.com/compute": "a",
+        "run": "b",
+        "ml.azure.com/workspace": "c",
+    }
     assert family_of(pod) == "train_7"

@@ -20,7 +20,12 @@ from arc_toolkit.diagnosis.model import (
 NOON = 1_782_907_200.0  # 2026-07-01 12:00 UTC
 GAP = RecordingGap(NOON, NOON + 3600)
 UNKNOWN = Attempt(
-    "a", 0, "aks-1", end=NOON + 1800, outcome=RunOutcome.FAILED, cause=Cause(CauseKind.UNKNOWN, "low")
+    "a",
+    0,
+    "aks-1",
+    end=NOON + 1800,
+    outcome=RunOutcome.FAILED,
+    cause=Cause(CauseKind.UNKNOWN, "low"),
 )
 SAID = "nothing was recorded from 2026-07-01 12:00 UTC to 2026-07-01 13:00 UTC"
 
@@ -58,7 +63,9 @@ def test_ends_of_the_recording_are_gaps_too() -> None:
     assert gaps.mark_attempts([replace(UNKNOWN, end=NOON - 9000)], [early])[0].notes == (
         "nothing was recorded before 2026-07-01 12:00 UTC",
     )
-    assert gaps.mark_attempts([UNKNOWN], [late])[0].notes == ("nothing was recorded after 2026-07-01 12:00 UTC",)
+    assert gaps.mark_attempts([UNKNOWN], [late])[0].notes == (
+        "nothing was recorded after 2026-07-01 12:00 UTC",
+    )
     assert gaps.mark_attempts([UNKNOWN], [early]) == [UNKNOWN]
 
 

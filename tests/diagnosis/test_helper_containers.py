@@ -45,26 +45,40 @@ def cause_of(*containers: dict[str, Any], inits: Any = ()) -> Cause:
         ),
     ],
 )
-def test_a_helper_that_fails_first_is_named_and_is_a_setup_error(helper: dict[str, Any], message: str) -> None:
+def test_a_helper_that_fails_first_is_named_and_is_a_setup_error(
+    helper: dict[str, Any], message: str
+) -> None:
     cause = cause_of(container(MAIN, code=1, minute=30), helper)
-    assert (cause.kind, cause.blames_node, cause.evidence[0].message) == (CauseKind.SETUP, False, message)
+    assert (cause.kind, cause.blames_node, cause.evidence[0].message) == (
+        CauseKind.SETUP,
+        False,
+        message,
+    )
 
 
 @pytest.mark.parametrize(
     ("helper", "code"),
     [
         (container(f"{ID}-data-capability", code=1, minute=31), 1),  # after the job's own container
-        (container(f"{ID}-lifecycler", code=143, minute=29), 1),  # all containers of a pod that ends are killed
+        (
+            container(f"{ID}-lifecycler", code=143, minute=29),
+            1,
+        ),  # all containers of a pod that ends are killed
         (container(f"{ID}-hosttools-capability", code=137, minute=29), 1),
         (container("training-identity-sidecar", code=137, minute=31), 1),
     ],
 )
-def test_a_helper_that_ends_later_or_is_killed_does_not_excuse_the_job(helper: dict[str, Any], code: int) -> None:
+def test_a_helper_that_ends_later_or_is_killed_does_not_excuse_the_job(
+    helper: dict[str, Any], code: int
+) -> None:
     assert cause_of(container(MAIN, code=code, minute=30), helper).kind is CauseKind.USER
 
 
 def test_a_kill_of_all_containers_is_not_a_proxy_problem() -> None:
-    killed = [container(MAIN, code=137, minute=30), container("training-identity-sidecar", code=137, minute=30)]
+    killed = [
+        container(MAIN, code=137, minute=30),
+        container("training-identity-sidecar", code=137, minute=30),
+    ]
     assert cause_of(*killed).kind is not CauseKind.SETUP
 
 
@@ -82,10 +96,22 @@ def pattern(word: str, **document: Any) -> str:
 @pytest.mark.parametrize(
     ("failure", "kind"),
     [
-        (("137", pattern("matched", containers=[{"name": "training-identity-sidecar"}])), CauseKind.SETUP),
-        (("1", pattern("matched", containers=[{"name": f"{ID}-data-capability"}])), CauseKind.SETUP),
-        (("1", pattern("unmatched", containers=[{"name": MAIN, "reason": "Error"}])), CauseKind.USER),
-        (("137", pattern("unmatched", containers=[{"name": MAIN, "reason": "OOMKilled"}])), CauseKind.OWN_MEMORY),
+        (
+            ("137", pattern("matched", containers=[{"name": "training-identity-sidecar"}])),
+            CauseKind.SETUP,
+        ),
+        (
+            ("1", pattern("matched", containers=[{"name": f"{ID}-data-capability"}])),
+            CauseKind.SETUP,
+        ),
+        (
+            ("1", pattern("unmatched", containers=[{"name": MAIN, "reason": "Error"}])),
+            CauseKind.USER,
+        ),
+        (
+            ("137", pattern("unmatched", containers=[{"name": MAIN, "reason": "OOMKilled"}])),
+            CauseKind.OWN_MEMORY,
+        ),
         (
             (
                 "-300",
@@ -107,22 +133,34 @@ def test_azureml_says_which_container_failed(failure: tuple[str, str], kind: Cau
 
 def test_what_azureml_says_elsewhere_is_about_the_attempt_of_that_folder() -> None:
     logs = [log(FIRST, NODE_A), log("job/system_logs/retry-001/amlarc_cr_bootstrap.log", NODE_B)]
-    add_failures(logs, [log("job/system_logs/retry-001/lifecycler/lifecycler.log", None, failure=("-210", ""))])
+    add_failures(
+        logs,
+        [log("job/system_logs/retry-001/lifecycler/lifecycler.log", None, failure=("-210", ""))],
+    )
     assert [item.failure for item in logs] == [None, ("-210", "")]
 
 
 def test_what_azureml_says_about_one_rank_is_not_said_of_the_others() -> None:
-    said = pattern("unmatched", name="azureml-aa-worker-1", containers=[{"name": MAIN, "reason": "OOMKilled"}])
+    said = pattern(
+        "unmatched", name="azureml-aa-worker-1", containers=[{"name": MAIN, "reason": "OOMKilled"}]
+    )
     for text, about in ((said, [False, True]), ("", [False, False])):
         ranks = [log(f"job/system_logs/worker-{n}/amlarc_cr_bootstrap.log", NODE_A) for n in (0, 1)]
-        add_failures(ranks, [log("job/system_logs/lifecycler/lifecycler.log", None, failure=("137", text))])
+        add_failures(
+            ranks, [log("job/system_logs/lifecycler/lifecycler.log", None, failure=("137", text))]
+        )
         assert [item.failure is not None for item in ranks] == about
 
 
 def test_a_log_that_only_has_the_message_names_no_node_and_no_time() -> None:
     logs: list[LogScan] = []
-    add_failures(logs, [log("job/user_logs/std_log.txt", NODE_A, start=1.0, run_id="other", failure=("1", ""))])
-    assert [(item.nodes, item.start, item.run_id, item.failure) for item in logs] == [([], None, None, ("1", ""))]
+    add_failures(
+        logs,
+        [log("job/user_logs/std_log.txt", NODE_A, start=1.0, run_id="other", failure=("1", ""))],
+    )
+    assert [(item.nodes, item.start, item.run_id, item.failure) for item in logs] == [
+        ([], None, None, ("1", ""))
+    ]
 
 
 @pytest.mark.parametrize("name", ["user_logs/std_log.txt", "system_logs/lifecycler/lifecycler.log"])
@@ -132,10 +170,15 @@ def test_the_logs_of_the_job_and_the_runtime_are_read(
     root = tmp_path / "logs" / "job"
     for path, data in (
         ("system_logs/amlarc_cr_bootstrap.log", node_line(NODE_A)),
-        (name, b"Run on node: not-a-node\nAzureML Kubernetes job failed. -210:User has requested to stop\n"),
+        (
+            name,
+            b"Run on node: not-a-node\nAzureML Kubernetes job failed. -210:User has requested to stop\n",
+        ),
     ):
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_bytes(data)
     assert main(["diagnose", str(tmp_path / "logs"), "--format", "json"]) == 0
     (job,) = json.loads(capsys.readouterr().out)["jobs"]
-    assert [(attempt["node"], attempt["cause"]["kind"]) for attempt in job["attempts"]] == [(NODE_A, "cancelled")]
+    assert [(attempt["node"], attempt["cause"]["kind"]) for attempt in job["attempts"]] == [
+        (NODE_A, "cancelled")
+    ]

@@ -53,14 +53,18 @@ def event(uid: str = "e1", version: int = 1, reason: str = "SystemOOM") -> dict[
     return {"metadata": metadata, "involvedObject": about, "reason": reason}
 
 
-def put(store: History, *items: dict[str, Any], deleted: bool = False, now: float | None = None) -> int:
+def put(
+    store: History, *items: dict[str, Any], deleted: bool = False, now: float | None = None
+) -> int:
     kinds = {"p": "Pod", "n": "Node", "e": "Event"}
     streams = {"p": "pods", "n": "nodes", "e": "events"}
     changes = []
     for item in items:
         letter = item["metadata"]["uid"][0]
         version = item["metadata"]["resourceVersion"]
-        changes.append(RecordedChange(streams[letter], kinds[letter], item, deleted=deleted, version=version))
+        changes.append(
+            RecordedChange(streams[letter], kinds[letter], item, deleted=deleted, version=version)
+        )
     return store.write(changes, now)
 
 
@@ -93,7 +97,10 @@ def test_deleted_pod_stays_with_its_last_state_and_the_time_it_went(path: str) -
         put(store, pod("p1", 2, reason="Evicted"), deleted=True, now=1_800_000_000)
         put(store, pod("p1", 2))  # heard again, late
     [kept] = history.read(path).pods
-    assert (kept["status"]["reason"], kept["metadata"]["deletionTimestamp"]) == ("Evicted", "2027-01-15T08:00:00Z")
+    assert (kept["status"]["reason"], kept["metadata"]["deletionTimestamp"]) == (
+        "Evicted",
+        "2027-01-15T08:00:00Z",
+    )
 
 
 def test_event_that_expires_in_the_cluster_stays(path: str) -> None:
@@ -106,9 +113,15 @@ def test_event_that_expires_in_the_cluster_stays(path: str) -> None:
 def test_pods_that_a_new_list_does_not_have_are_gone(path: str) -> None:
     with History(path, SERVER) as store:
         put(store, pod("p1", 1), pod("p2", 2), event("e1", 3))
-        store.write([RecordedChange("pods", "Pod", listed=frozenset({"p2"}), version="9")], now=1_800_000_000)
+        store.write(
+            [RecordedChange("pods", "Pod", listed=frozenset({"p2"}), version="9")],
+            now=1_800_000_000,
+        )
         assert store.resource_version("pods") == "9"
-    gone = {item["metadata"]["uid"]: "deletionTimestamp" in item["metadata"] for item in history.read(path).pods}
+    gone = {
+        item["metadata"]["uid"]: "deletionTimestamp" in item["metadata"]
+        for item in history.read(path).pods
+    }
     assert gone == {"p1": True, "p2": False}
     assert len(history.read(path).events) == 1
 
@@ -118,7 +131,10 @@ def test_condition_that_was_bad_for_a_while_is_remembered_as_its_event(path: str
     with History(path, SERVER) as store:
         put(store, node(1, ("Ready", "True", good), ("MemoryPressure", "False", good)))
         put(store, node(2, ("Ready", "Unknown", later), ("MemoryPressure", "True", later)))
-        put(store, node(3, ("Ready", "True", "2026-07-01T12:00:00Z"), ("MemoryPressure", "False", good)))
+        put(
+            store,
+            node(3, ("Ready", "True", "2026-07-01T12:00:00Z"), ("MemoryPressure", "False", good)),
+        )
     facts = history.read(path)
     assert {(item["reason"], item["lastTimestamp"]) for item in facts.events} == {
         ("NodeNotReady", later),
@@ -170,7 +186,9 @@ def test_history_of_another_cluster_is_refused(path: str) -> None:
         (b"SQLite format 3\x00" + b"\x00" * 200, "not a"),
     ],
 )
-def test_file_that_is_not_a_history_is_refused_and_not_changed(path: str, content: bytes, says: str) -> None:
+def test_file_that_is_not_a_history_is_refused_and_not_changed(
+    path: str, content: bytes, says: str
+) -> None:
     Path(path).write_bytes(content)
     for use in (history.read, lambda name: History(name, SERVER)):
         with pytest.raises(ArcError, match=says):
@@ -236,7 +254,9 @@ def test_kill_9_in_the_middle_of_writing_loses_nothing_that_was_written(path: st
     assert version >= last
     uids = {item["metadata"]["uid"] for item in history.read(path).pods}
     # Each transaction is there whole, with the version that belongs to it, or not at all.
-    assert uids == {f"p{number}{letter}" for number in range(1, version + 1) for letter in ("", "b")}
+    assert uids == {
+        f"p{number}{letter}" for number in range(1, version + 1) for letter in ("", "b")
+    }
 
 
 def test_reading_while_recording_sees_whole_transactions(path: str) -> None:
@@ -290,12 +310,20 @@ def test_mode_of_a_file_that_is_not_a_history_is_not_changed(path: str) -> None:
 
 def test_events_of_pods_that_are_not_of_azureml_are_forgotten_unless_they_warn(path: str) -> None:
     def about(uid: str, name: str, kind: str) -> dict[str, Any]:
-        raw = {**event(uid), "type": kind, "involvedObject": {"kind": "Pod", "name": name, "uid": name}}
+        raw = {
+            **event(uid),
+            "type": kind,
+            "involvedObject": {"kind": "Pod", "name": name, "uid": name},
+        }
         return trim.event(raw)
 
     with History(path, SERVER) as store:
         put(store, pod("p1", 1), now=1000)
-        items = [about("e1", "p1", "Normal"), about("e2", "other", "Normal"), about("e3", "other", "Warning")]
+        items = [
+            about("e1", "p1", "Normal"),
+            about("e2", "other", "Normal"),
+            about("e3", "other", "Warning"),
+        ]
         put(store, *items, event("e4"), now=1000)
         assert store.expire(30, now=1100) == 0  # its pod may be seen later than the event
         assert store.expire(30, now=2000) == 1
@@ -334,14 +362,29 @@ def test_history_of_version_1_is_read_and_upgraded_without_its_secrets(path: str
     kept = {**event("e1"), "message": "login failed with swordfish", "type": "Warning"}
     database = sqlite3.connect(path)
     database.execute("PRAGMA journal_mode = WAL")
-    database.executescript(f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = 1; {VERSION_1}")
+    database.executescript(
+        f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = 1; {VERSION_1}"
+    )
     with database:
         database.execute("INSERT INTO meta VALUES ('server', ?)", (SERVER,))
         database.execute("INSERT INTO meta VALUES ('version pods', '7')")
-        for kind, item in (("Event", kept), ("Pod", pod("p1", 1)), ("Node", node(1, ("Ready", "True", "")))):
+        for kind, item in (
+            ("Event", kept),
+            ("Pod", pod("p1", 1)),
+            ("Node", node(1, ("Ready", "True", ""))),
+        ):
             row = (kind, item["metadata"]["uid"], 1000.0, None, json.dumps(item))
             database.execute("INSERT INTO objects VALUES (?, ?, ?, ?, ?)", row)
-        past = ("aks-1", "n1", "Ready", "2026-07-01T10:00:00Z", "False", "NotReady", "swordfish again", 1000.0)
+        past = (
+            "aks-1",
+            "n1",
+            "Ready",
+            "2026-07-01T10:00:00Z",
+            "False",
+            "NotReady",
+            "swordfish again",
+            1000.0,
+        )
         database.execute("INSERT INTO conditions VALUES (?, ?, ?, ?, ?, ?, ?, ?)", past)
     database.close()
     assert len(history.read(path).events) == 2

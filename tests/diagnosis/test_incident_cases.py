@@ -26,9 +26,13 @@ def test_incident(path: Path, tmp_path: Path) -> None:
     except RuntimeError as error:
         word, lines = "wrong", [str(error)]
     if path.stem in KNOWN_WRONG:
-        assert word != "right", f"{path.stem} is right now: remove it from {CASES.name}/known_wrong.txt"
+        assert word != "right", (
+            f"{path.stem} is right now: remove it from {CASES.name}/known_wrong.txt"
+        )
     else:
-        assert word == "right", "\n".join([case["title"], *lines, f"why: {case['expect'].get('why', '')}"])
+        assert word == "right", "\n".join(
+            [case["title"], *lines, f"why: {case['expect'].get('why', '')}"]
+        )
 
 
 def test_known_wrong_cases_exist() -> None:

@@ -18,7 +18,9 @@ NAMES = [f"aks-gpu-12345678-vmss0000{number:02d}" for number in range(40)]
 POOLS: dict[str, str | None] = dict.fromkeys(NAMES, "gpu")
 
 
-def marks(count: int, *, every: float = 10.0, start: float = 1000.0, kind: CauseKind = LOST) -> list[Mark]:
+def marks(
+    count: int, *, every: float = 10.0, start: float = 1000.0, kind: CauseKind = LOST
+) -> list[Mark]:
     return [Mark(start + every * place, name, kind) for place, name in enumerate(NAMES[:count])]
 
 
@@ -27,7 +29,11 @@ def test_more_than_a_tenth_of_a_pool_within_minutes_is_an_incident(count: int, f
     known = find(marks(count), POOLS, ClusterIndex())
     assert len(known.incidents) == found
     for incident in known.incidents:
-        assert (incident.nodes, incident.pool, incident.pool_size) == (tuple(NAMES[:count]), "gpu", 40)
+        assert (incident.nodes, incident.pool, incident.pool_size) == (
+            tuple(NAMES[:count]),
+            "gpu",
+            40,
+        )
         assert f"{count} nodes" in incident.reason
         assert "check the network" in incident.reason
 
@@ -58,7 +64,8 @@ def test_different_kinds_do_not_add_up() -> None:
 def test_what_a_busy_pool_has_all_the_time_is_not_an_incident() -> None:
     # Five failures in five minutes, every five minutes for a day.
     busy = [
-        Mark(60.0 * minute, NAMES[minute % 40], CauseKind.UNKNOWN, f"job-{minute}") for minute in range(24 * 60)
+        Mark(60.0 * minute, NAMES[minute % 40], CauseKind.UNKNOWN, f"job-{minute}")
+        for minute in range(24 * 60)
     ]
     assert not find(busy, POOLS, ClusterIndex()).incidents
 
@@ -67,7 +74,9 @@ def test_an_incident_that_comes_again_is_an_incident_each_time() -> None:
     # Six nodes one after the other within ten minutes, three times in a day: the other times do not make it usual.
     pools: dict[str, str | None] = dict.fromkeys(NAMES[:6], "gpu")
     again = [mark for hour in (1, 5, 9) for mark in marks(6, every=120, start=3600.0 * hour)]
-    assert [incident.nodes for incident in find(again, pools, ClusterIndex()).incidents] == [tuple(NAMES[:6])] * 3
+    assert [incident.nodes for incident in find(again, pools, ClusterIndex()).incidents] == [
+        tuple(NAMES[:6])
+    ] * 3
 
 
 def test_one_broken_sweep_on_many_nodes_is_not_an_incident() -> None:
@@ -78,9 +87,13 @@ def test_one_broken_sweep_on_many_nodes_is_not_an_incident() -> None:
 
 
 def test_incidents_of_several_pools_at_the_same_time_are_one() -> None:
-    pools: dict[str, str | None] = {name: "cpu" if place % 2 else "gpu" for place, name in enumerate(NAMES)}
+    pools: dict[str, str | None] = {
+        name: "cpu" if place % 2 else "gpu" for place, name in enumerate(NAMES)
+    }
     known = find([*marks(40), *marks(40, start=90_000.0)], pools, ClusterIndex())
-    assert [(incident.pool, incident.pool_size, len(incident.nodes)) for incident in known.incidents] == [
+    assert [
+        (incident.pool, incident.pool_size, len(incident.nodes)) for incident in known.incidents
+    ] == [
         (None, 40, 40),
         (None, 40, 40),
     ]
@@ -135,10 +148,17 @@ def test_a_blip_of_the_whole_cluster_makes_no_node_bad() -> None:
     assert [len(incident.nodes) for incident in incidents] == [40]
 
 
-@pytest.mark.parametrize(("back", "minute", "level"), [(39, 60, Level.BAD), (39, 20, None), (10, 60, None)])
-def test_a_node_that_stays_down_when_most_are_back_is_bad(back: int, minute: int, level: Level | None) -> None:
+@pytest.mark.parametrize(
+    ("back", "minute", "level"), [(39, 60, Level.BAD), (39, 20, None), (10, 60, None)]
+)
+def test_a_node_that_stays_down_when_most_are_back_is_bad(
+    back: int, minute: int, level: Level | None
+) -> None:
     down = [{"type": "Ready", "status": "Unknown", "lastTransitionTime": at(10)}]
-    nodes = [node(name) if place < back else node(name, conditions=down) for place, name in enumerate(NAMES)]
+    nodes = [
+        node(name) if place < back else node(name, conditions=down)
+        for place, name in enumerate(NAMES)
+    ]
     later = event("Starting", minute, about=NAMES[0])
     known = cluster(nodes=nodes, events=[*blip(back=back), later])
     assert verdict_of(NAMES[39], [], known).level is (level or Level.NOT_ENOUGH_DATA)
@@ -161,8 +181,15 @@ def test_failures_at_one_moment_without_any_event_are_an_incident_too() -> None:
 def test_the_return_of_the_nodes_is_not_a_second_incident(end: float) -> None:
     """The kubelet reports the end of a pod when its node is back, long after the node was lost."""
     names = NAMES[:4]
-    ready = {"type": "Ready", "status": "True", "lastTransitionTime": at(18), "lastHeartbeatTime": at(60)}
-    nodes = [node(name, conditions=[ready]) for name in names] + [node(name) for name in NAMES[4:12]]
+    ready = {
+        "type": "Ready",
+        "status": "True",
+        "lastTransitionTime": at(18),
+        "lastHeartbeatTime": at(60),
+    }
+    nodes = [node(name, conditions=[ready]) for name in names] + [
+        node(name) for name in NAMES[4:12]
+    ]
     events = [
         item
         for name in names

@@ -66,7 +66,9 @@ def test_a_zip_is_read_without_unpacking(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["Studio.zip"]
 
 
-def test_members_that_lead_outside_or_are_archives_are_reported_and_the_rest_is_read(tmp_path: Path) -> None:
+def test_members_that_lead_outside_or_are_archives_are_reported_and_the_rest_is_read(
+    tmp_path: Path,
+) -> None:
     make_zip(
         tmp_path / "z.zip",
         {
@@ -84,7 +86,9 @@ def test_members_that_lead_outside_or_are_archives_are_reported_and_the_rest_is_
     ]
 
 
-def test_a_zip_bomb_is_not_unpacked_and_the_rest_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_zip_bomb_is_not_unpacked_and_the_rest_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(unpack, "BOMB_FLOOR_BYTES", 1 << 20)
     make_zip(tmp_path / "z.zip", {f"bomb/{LOG}": b" " * (30 << 20), f"j/{LOG}": node_line(NODE_A)})
     scans, inventory = read(tmp_path)
@@ -92,7 +96,9 @@ def test_a_zip_bomb_is_not_unpacked_and_the_rest_is_read(tmp_path: Path, monkeyp
     assert reasons(inventory) == {LOG: unpack.BOMB}
 
 
-def test_a_gz_bomb_is_stopped_while_it_unpacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gz_bomb_is_stopped_while_it_unpacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(unpack, "BOMB_FLOOR_BYTES", 1 << 20)
     (tmp_path / f"{LOG}.gz").write_bytes(gzip.compress(b" " * (60 << 20)))
     scans, inventory = read(tmp_path)
@@ -119,7 +125,10 @@ def test_a_gz_in_a_zip_expands_to_no_more_than_the_zip_may(
     monkeypatch.setattr(unpack, "BOMB_FLOOR_BYTES", 1 << 20)
     twice = gzip.compress(gzip.compress(b" " * (60 << 20)), compresslevel=0)
     bomb = gzip.compress(b" " * (60 << 20))
-    make_zip(tmp_path / "z.zip", {f"bomb/{LOG}": bomb, f"twice/{LOG}": twice, f"j/{LOG}": node_line(NODE_A)})
+    make_zip(
+        tmp_path / "z.zip",
+        {f"bomb/{LOG}": bomb, f"twice/{LOG}": twice, f"j/{LOG}": node_line(NODE_A)},
+    )
     scans, inventory = read(tmp_path)
     assert inventory.counts[f"cannot be read: {unpack.BOMB}"] == 1
     assert sum(scan.size for scan in scans) < 8 << 20
@@ -218,7 +227,9 @@ def test_symbolic_links_are_followed_once_and_loops_end(tmp_path: Path) -> None:
     (root / "gone").symlink_to("nothing")
     scans, inventory = read(root)
     assert sorted(scan.nodes[0] for scan in scans) == [NODE_A, NODE_B]
-    assert {name: "link" in reason or "levels" in reason for name, reason in reasons(inventory).items()} == {
+    assert {
+        name: "link" in reason or "levels" in reason for name, reason in reasons(inventory).items()
+    } == {
         "loop": True,
         "up": True,
         "self": True,
@@ -310,7 +321,9 @@ def test_processes_give_the_same_as_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_standard_input_is_a_log_packed_or_not(packed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standard_input_is_a_log_packed_or_not(
+    packed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     data = gzip.compress(node_line(NODE_A)) if packed else node_line(NODE_A)
     stdin = io.TextIOWrapper(io.BufferedReader(io.BytesIO(data)))
     monkeypatch.setattr("sys.stdin", stdin)
@@ -318,7 +331,9 @@ def test_standard_input_is_a_log_packed_or_not(packed: bool, monkeypatch: pytest
 
 
 def test_saved_kubernetes_json_may_come_on_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = json.dumps({"kind": "List", "items": [{"kind": "Node", "metadata": {"name": NODE_A}}]}).encode()
+    data = json.dumps(
+        {"kind": "List", "items": [{"kind": "Node", "metadata": {"name": NODE_A}}]}
+    ).encode()
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(data))))
     _, inventory = read("-")
     (facts,) = collect.read_kubernetes(inventory)
@@ -326,7 +341,9 @@ def test_saved_kubernetes_json_may_come_on_standard_input(monkeypatch: pytest.Mo
     assert facts.nodes_complete
 
 
-def test_azuremls_message_in_a_log_beside_the_bootstrap_log_belongs_to_its_attempt(tmp_path: Path) -> None:
+def test_azuremls_message_in_a_log_beside_the_bootstrap_log_belongs_to_its_attempt(
+    tmp_path: Path,
+) -> None:
     message = b"AzureML Kubernetes job failed. -210:User has requested to stop the Framework\n"
     for name in ("one", "none", "two"):
         (tmp_path / name / "system_logs/lifecycler").mkdir(parents=True)
@@ -340,7 +357,9 @@ def test_azuremls_message_in_a_log_beside_the_bootstrap_log_belongs_to_its_attem
     scans = collect.read_logs(inventory, 1, lambda _: None)
     collect.read_side_logs(inventory, 1, scans, Stats())
     found = {
-        scan.path.removeprefix(f"{tmp_path}/").split("/system_logs/")[0]: scan.failure[0] if scan.failure else None
+        scan.path.removeprefix(f"{tmp_path}/").split("/system_logs/")[0]: scan.failure[0]
+        if scan.failure
+        else None
         for scan in scans
     }
     assert found == {"one": "-210", "one/retry-001": None, "none": "-210", "two": None}
@@ -349,7 +368,13 @@ def test_azuremls_message_in_a_log_beside_the_bootstrap_log_belongs_to_its_attem
 
 @pytest.mark.parametrize(
     "name",
-    ["std_log.txt", "std_log_process_0.txt", "worker_0_std_log.txt", "70_driver_log.txt", "70_driver_log_0.txt"],
+    [
+        "std_log.txt",
+        "std_log_process_0.txt",
+        "worker_0_std_log.txt",
+        "70_driver_log.txt",
+        "70_driver_log_0.txt",
+    ],
 )
 def test_errors_of_a_gpu_are_found_in_what_the_job_printed(tmp_path: Path, name: str) -> None:
     (tmp_path / "job/user_logs").mkdir(parents=True)
@@ -359,6 +384,8 @@ def test_errors_of_a_gpu_are_found_in_what_the_job_printed(tmp_path: Path, name:
     stats = Stats()
     found = collect.read_side_logs(inventory, 1, [], stats)
     assert (stats.files_read, stats.bytes_read) == (1, 38)
-    assert [(item.evidence.reason, item.kind) for item in found] == [("Xid 79", CauseKind.NODE_FAULT)]
+    assert [(item.evidence.reason, item.kind) for item in found] == [
+        ("Xid 79", CauseKind.NODE_FAULT)
+    ]
     remote = Inventory()
     assert not remote.offer(name, inventory.side_logs[0], remote=True)

@@ -32,11 +32,10 @@ Root Cause (first observed failure):
 ============================================================
 """
 # What launchers log themselves: torch/distributed/elastic/{multiprocessing,agent/server}/api.py, deepspeed's launch.py.
-SIGTERM = (
-    "W1022 10:41:11.102000 69 torch/distributed/elastic/multiprocessing/api.py:900] Sending process 1 SIGTERM\n"
-)
+SIGTERM = "W1022 10:41:11.102000 69 torch/distributed/elastic/multiprocessing/api.py:900] Sending process 1 SIGTERM\n"
 RESTARTED = (
-    "I1022 10:41:12.990000 21 torch/distributed/elastic/agent/server/api.py:694] [default] Starting worker group\n"
+    "I1022 10:41:12.990000 21 torch/distributed/elastic/agent/server/api.py:694] "
+    "[default] Starting worker group\n"
 )
 DEEPSPEED = """\
 [2026-10-21 03:14:33,204] [INFO] [launch.py:319:sigkill_handler] Killing subprocess 411
@@ -64,7 +63,10 @@ BY_DEEPSPEED = "an error that DeepSpeed's launcher reports"
             "For debugging consider passing CUDA_LAUNCH_BLOCKING=1\nCompile with `TORCH_USE_CUDA_DSA` to enable\n\n",
             (LastWords.OWN_ERROR, "RuntimeError"),
         ),
-        (FRAMES + "torch.cuda.OutOfMemoryError: CUDA out of memory.\n", (LastWords.OWN_ERROR, "OutOfMemoryError")),
+        (
+            FRAMES + "torch.cuda.OutOfMemoryError: CUDA out of memory.\n",
+            (LastWords.OWN_ERROR, "OutOfMemoryError"),
+        ),
         (
             FRAMES + "RuntimeError: DataLoader worker (pid 48211) is killed by signal: Killed. \n",
             (LastWords.CHILD_KILLED, "RuntimeError"),
@@ -78,7 +80,10 @@ BY_DEEPSPEED = "an error that DeepSpeed's launcher reports"
             "exited unexpectedly\n",
             (LastWords.CHILD_KILLED, "RuntimeError"),
         ),
-        (KEY_ERROR + SIGTERM + TORCHRUN.replace("CODE", "1"), (LastWords.OWN_ERROR, "ChildFailedError")),
+        (
+            KEY_ERROR + SIGTERM + TORCHRUN.replace("CODE", "1"),
+            (LastWords.OWN_ERROR, "ChildFailedError"),
+        ),
         (
             KEY_ERROR + SIGTERM + TORCHRUN.replace("CODE", "1").partition("main())\n")[2],
             (OWN[0], "ChildFailedError"),
@@ -94,16 +99,21 @@ BY_DEEPSPEED = "an error that DeepSpeed's launcher reports"
         (TORCHRUN.replace("CODE", "-9"), (LastWords.CHILD_KILLED, "ChildFailedError")),
         (TORCHRUN.replace("CODE", "-15"), (LastWords.STOPPED, "ChildFailedError")),
         (KEY_ERROR + "epoch 3 loss 2.1\n", None),  # it was handled
-        ("2026-10-18 11:00:01 ERROR cannot upload, trying again\n" + KEY_ERROR, None),  # its logger reported it
+        (
+            "2026-10-18 11:00:01 ERROR cannot upload, trying again\n" + KEY_ERROR,
+            None,
+        ),  # its logger reported it
         (FRAMES, None),  # cut
         ("epoch 3 loss 2.1\n", None),
         (FRAMES + "KeyboardInterrupt\n", (LastWords.STOPPED, "KeyboardInterrupt")),
         (
-            FRAMES + "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:2251\n",
+            FRAMES
+            + "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:2251\n",
             (LastWords.PEER_LOST, "DistBackendError"),
         ),
         (
-            FRAMES + "RuntimeError: [../gloo/transport/tcp/pair.cc:534] Connection closed by peer\n",
+            FRAMES
+            + "RuntimeError: [../gloo/transport/tcp/pair.cc:534] Connection closed by peer\n",
             (LastWords.PEER_LOST, "RuntimeError"),
         ),
         (
@@ -111,7 +121,10 @@ BY_DEEPSPEED = "an error that DeepSpeed's launcher reports"
             (LastWords.MOUNT_LOST, "OSError"),
         ),
         (FRAMES + "OSError: [Errno 28] No space left on device\n", (LastWords.STORAGE, "OSError")),
-        (FRAMES + "OSError: [Errno 5] Input/output error: '/mnt/x'\n", (LastWords.DISK_ERROR, "OSError")),
+        (
+            FRAMES + "OSError: [Errno 5] Input/output error: '/mnt/x'\n",
+            (LastWords.DISK_ERROR, "OSError"),
+        ),
     ],
 )
 def test_only_an_error_of_the_program_that_nothing_caught_counts(
@@ -126,13 +139,20 @@ def printed(path: str, text: str) -> LogScan:
     return found
 
 
-BOOT, RETRY = "job/system_logs/amlarc_cr_bootstrap.log", "job/system_logs/retry-001/amlarc_cr_bootstrap.log"
+BOOT, RETRY = (
+    "job/system_logs/amlarc_cr_bootstrap.log",
+    "job/system_logs/retry-001/amlarc_cr_bootstrap.log",
+)
 
 
-def answers(logs: list[LogScan], *texts: tuple[str, str]) -> list[tuple[RunOutcome, CauseKind | None]]:
+def answers(
+    logs: list[LogScan], *texts: tuple[str, str]
+) -> list[tuple[RunOutcome, CauseKind | None]]:
     evidence = evidence_in(printed(path, text) for path, text in texts)
     attempts = build(logs, prs_evidence=evidence).attempts
-    return [(attempt.outcome, attempt.cause.kind if attempt.cause else None) for attempt in attempts]
+    return [
+        (attempt.outcome, attempt.cause.kind if attempt.cause else None) for attempt in attempts
+    ]
 
 
 def test_without_a_pod_the_last_words_are_a_hint() -> None:
@@ -156,12 +176,17 @@ def test_a_job_whose_child_was_killed_has_failed_but_not_by_itself() -> None:
 
 
 def test_in_a_gang_the_rank_with_an_error_of_its_own_was_the_first() -> None:
-    ranks = [log(f"job/system_logs/worker-{index}/amlarc_cr_bootstrap.log", NODE_A) for index in range(3)]
+    ranks = [
+        log(f"job/system_logs/worker-{index}/amlarc_cr_bootstrap.log", NODE_A) for index in range(3)
+    ]
     waiting = (
-        "[rank0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1)\n" + FRAMES + "ValueError: x\n"
+        "[rank0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1)\n"
+        + FRAMES
+        + "ValueError: x\n"
     )
     texts = [
-        (f"job/user_logs/worker-{index}/std_log.txt", KEY_ERROR if index == 1 else waiting) for index in range(3)
+        (f"job/user_logs/worker-{index}/std_log.txt", KEY_ERROR if index == 1 else waiting)
+        for index in range(3)
     ]
     kinds = [kind for _, kind in answers(ranks, *texts)]
     assert kinds == [CauseKind.GANG, CauseKind.USER, CauseKind.GANG]
@@ -183,13 +208,20 @@ def test_an_exit_code_is_worth_more_than_last_words() -> None:
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
-        (FRAMES + "RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed. \n", CauseKind.OWN_MEMORY),
+        (
+            FRAMES + "RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed. \n",
+            CauseKind.OWN_MEMORY,
+        ),
         (KEY_ERROR, CauseKind.USER),
     ],
 )
-def test_a_child_that_was_killed_in_a_cgroup_is_the_jobs_own_if_it_says_so(text: str, kind: CauseKind) -> None:
+def test_a_child_that_was_killed_in_a_cgroup_is_the_jobs_own_if_it_says_so(
+    text: str, kind: CauseKind
+) -> None:
     made = pod(containers=[container(code=1)])
-    made["spec"]["containers"] = [{"name": "1-execution-wrapper", "resources": {"limits": {"memory": "64Gi"}}}]
+    made["spec"]["containers"] = [
+        {"name": "1-execution-wrapper", "resources": {"limits": {"memory": "64Gi"}}}
+    ]
     kill = "Memory cgroup out of memory: Killed process 7 (pt_data_worker) total-vm:30kB, anon-rss:21103340kB, x"
     attempt = first(made, events=[event("OOMKilling", 29.9, message=kill)], text=text)
     assert attempt.cause is not None
@@ -222,25 +254,41 @@ def test_a_job_whose_output_says_nothing_is_listed_if_there_are_no_pods(tmp_path
         path.parent.mkdir(parents=True)
         path.write_text("step 3 loss 1.2\n")
     out = tmp_path / "report.json"
-    assert main(["diagnose", str(tmp_path / "logs"), "--format", "json", "-o", str(out), "--quiet"]) == 0
+    assert (
+        main(["diagnose", str(tmp_path / "logs"), "--format", "json", "-o", str(out), "--quiet"])
+        == 0
+    )
     attempts = json.loads(out.read_text())["jobs"][0]["attempts"]
     assert [attempt["outcome"] for attempt in attempts] == ["failed", "unknown"]
     # What a job printed adds no attempt to those of its bootstrap logs.
     boot = tmp_path / "logs/job/system_logs/retry-001/amlarc_cr_bootstrap.log"
     boot.parent.mkdir(parents=True)
     boot.write_text(f"Run on node: {NODE_A}\n")
-    assert main(["diagnose", str(tmp_path / "logs"), "--format", "json", "-o", str(out), "--quiet"]) == 0
-    assert [attempt["number"] for attempt in json.loads(out.read_text())["jobs"][0]["attempts"]] == [1]
+    assert (
+        main(["diagnose", str(tmp_path / "logs"), "--format", "json", "-o", str(out), "--quiet"])
+        == 0
+    )
+    assert [
+        attempt["number"] for attempt in json.loads(out.read_text())["jobs"][0]["attempts"]
+    ] == [1]
 
 
 def test_a_log_without_a_rank_does_not_say_which_rank_lost_its_peer() -> None:
     ranks = [
-        pod(name=f"azureml-aa-worker-{index}", uid=f"u{index}", containers=[container(code=1, minute=30 + index)])
+        pod(
+            name=f"azureml-aa-worker-{index}",
+            uid=f"u{index}",
+            containers=[container(code=1, minute=30 + index)],
+        )
         for index in range(2)
     ]
     text = "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1)\n"
     evidence = evidence_in([printed("job/user_logs/std_log.txt", text)])
-    kinds = [item.cause.kind for item in build([], [facts(ranks, [node()])], evidence).attempts if item.cause]
+    kinds = [
+        item.cause.kind
+        for item in build([], [facts(ranks, [node()])], evidence).attempts
+        if item.cause
+    ]
     assert kinds == [CauseKind.USER, CauseKind.GANG]
 
 
@@ -249,16 +297,22 @@ def test_ranks_that_end_together_because_a_peer_went_away_have_no_error_of_their
         pod(name=f"azureml-aa-worker-{index}", uid=f"u{index}", containers=[container(code=1)])
         for index in range(3)
     ]
-    peer = (
-        "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.\n"
-    )
-    for text, kind in ((peer, CauseKind.UNKNOWN), (KEY_ERROR, CauseKind.USER), ("", CauseKind.USER)):
+    peer = "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.\n"
+    for text, kind in (
+        (peer, CauseKind.UNKNOWN),
+        (KEY_ERROR, CauseKind.USER),
+        ("", CauseKind.USER),
+    ):
         logs = [
             printed("job/user_logs/std_log_process_8.txt", text),
             printed("job/user_logs/std_log_process_16.txt", peer),
         ]
         evidence = evidence_in(logs if text else [])
-        kinds = {item.cause.kind for item in build([], [facts(ranks, [node()])], evidence).attempts if item.cause}
+        kinds = {
+            item.cause.kind
+            for item in build([], [facts(ranks, [node()])], evidence).attempts
+            if item.cause
+        }
         assert kinds == {kind}
 
 
@@ -281,10 +335,17 @@ def test_the_log_of_the_first_process_is_that_of_the_first_rank(
     codes: tuple[int, int], minutes: tuple[int, int], texts: dict[int, str], kinds: list[CauseKind]
 ) -> None:
     ranks = [
-        pod(name=f"azureml-aa-worker-{index}", uid=f"u{index}", containers=[container(code=code, minute=minute)])
+        pod(
+            name=f"azureml-aa-worker-{index}",
+            uid=f"u{index}",
+            containers=[container(code=code, minute=minute)],
+        )
         for index, (code, minute) in enumerate(zip(codes, minutes, strict=True))
     ]
-    logs = [printed(f"job/user_logs/std_log_process_{number}.txt", text) for number, text in texts.items()]
+    logs = [
+        printed(f"job/user_logs/std_log_process_{number}.txt", text)
+        for number, text in texts.items()
+    ]
     found = build([], [facts(ranks, [node()])], evidence_in(logs)).attempts
     assert [item.cause.kind for item in found if item.cause] == kinds
 
@@ -293,14 +354,22 @@ def test_the_log_of_the_first_process_is_that_of_the_first_rank(
     ("text", "minute", "kind"),
     [
         (FRAMES + "OSError: [Errno 5] Input/output error\n", 29.9, CauseKind.NODE_FAULT),
-        (FRAMES + "OSError: [Errno 5] Input/output error\n", 25, CauseKind.USER),  # long before: another file
+        (
+            FRAMES + "OSError: [Errno 5] Input/output error\n",
+            25,
+            CauseKind.USER,
+        ),  # long before: another file
         (KEY_ERROR, 29.9, CauseKind.USER),  # a disk that the job does not use
     ],
 )
-def test_a_disk_error_counts_if_the_program_ended_with_it(text: str, minute: float, kind: CauseKind) -> None:
+def test_a_disk_error_counts_if_the_program_ended_with_it(
+    text: str, minute: float, kind: CauseKind
+) -> None:
     failed = pod(containers=[container(code=1)])
     attempt = first(
-        failed, events=[event("IOError", minute, message="Buffer I/O error on dev nvme0n1")], text=text
+        failed,
+        events=[event("IOError", minute, message="Buffer I/O error on dev nvme0n1")],
+        text=text,
     )
     assert attempt.cause is not None
     assert attempt.cause.kind is kind

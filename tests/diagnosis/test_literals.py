@@ -10,9 +10,9 @@ from arc_toolkit.diagnosis import literals
 from arc_toolkit.diagnosis.literals import finders
 
 # Few different bytes, so that parts of the literal are everywhere; NUL is where strstr stops.
-BYTES = st.lists(st.sampled_from([b"a", b"b", b"ab", b"aab", b"\0", b"\xff", b"x" * 70]), max_size=60).map(
-    b"".join
-)
+BYTES = st.lists(
+    st.sampled_from([b"a", b"b", b"ab", b"aab", b"\0", b"\xff", b"x" * 70]), max_size=60
+).map(b"".join)
 
 
 LITERALS = (b"a", b"ab", b"aab", b"abaab", b"\xffa")
@@ -34,7 +34,9 @@ def test_it_finds_what_find_finds(text: bytes, literal: bytes, draw: st.DataObje
 
 @pytest.mark.parametrize("nul", [b"", b"\0", b"\0" * 5000])
 @pytest.mark.parametrize("away", range(-13, 14))
-def test_a_literal_at_the_border_of_the_range_is_found_only_if_it_is_inside(away: int, nul: bytes) -> None:
+def test_a_literal_at_the_border_of_the_range_is_found_only_if_it_is_inside(
+    away: int, nul: bytes
+) -> None:
     literal = b"Run on node:"
     data = bytearray(nul + b"." * 100_000)
     in_text, anywhere = finders(data)

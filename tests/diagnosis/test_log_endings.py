@@ -12,7 +12,12 @@ import pytest
 from arc_toolkit.diagnosis.last_words import last_words
 from arc_toolkit.diagnosis.log_endings import MARKS, MARKS_BYTES, LastWords
 
-OWN, KILLED, STOPPED, PEER = LastWords.OWN_ERROR, LastWords.CHILD_KILLED, LastWords.STOPPED, LastWords.PEER_LOST
+OWN, KILLED, STOPPED, PEER = (
+    LastWords.OWN_ERROR,
+    LastWords.CHILD_KILLED,
+    LastWords.STOPPED,
+    LastWords.PEER_LOST,
+)
 MPIRUN = """\
 --------------------------------------------------------------------------
 mpirun noticed that process rank 2 with PID 0 on node worker-0 exited on signal SIGNAL.
@@ -45,9 +50,15 @@ ENDS = {
         "panic: runtime error: index out of range\n\ngoroutine 1 [running]:\nmain.main()\n\t/a.go:3\nexit status 2\n",
         OWN,
     ),
-    "Rust": ("thread 'main' panicked at src/main.rs:2:5:\nexplicit\nnote: run with `RUST_BACKTRACE=1`\n", OWN),
+    "Rust": (
+        "thread 'main' panicked at src/main.rs:2:5:\nexplicit\nnote: run with `RUST_BACKTRACE=1`\n",
+        OWN,
+    ),
     "Node": ("Error: no such table\n    at main (/a.js:2:9)\n\nNode.js v20.11.0\n", OWN),
-    "C++": ("terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc\n", OWN),
+    "C++": (
+        "terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc\n",
+        OWN,
+    ),
     "C++ and shell": (
         "terminate called after throwing an instance of 'std::out_of_range'\n  what():  x\n"
         "run.sh: line 22:    37 Aborted                 (core dumped) ./build\n",
@@ -83,15 +94,30 @@ ENDS = {
     ),
     "hydra, kill": (HYDRA.replace("NUMBER", "9 (Killed)"), KILLED),
     "hydra, segfault": (HYDRA.replace("NUMBER", "11 (Segmentation fault)"), OWN),
-    "argparse": ("usage: train.py [-h] [--lr LR]\ntrain.py: error: unrecognized arguments: --rate 3\n", OWN),
-    "interpreter": ("python: can't open file '/mnt/wd/train.py': [Errno 2] No such file or directory\n", OWN),
-    "syntax": ('  File "/mnt/wd/train.py", line 3\n    x = = 3\n        ^\nSyntaxError: invalid syntax\n', OWN),
-    "shell, segfault": ("run.sh: line 9:    41 Segmentation fault      (core dumped) python pack.py\n", OWN),
+    "argparse": (
+        "usage: train.py [-h] [--lr LR]\ntrain.py: error: unrecognized arguments: --rate 3\n",
+        OWN,
+    ),
+    "interpreter": (
+        "python: can't open file '/mnt/wd/train.py': [Errno 2] No such file or directory\n",
+        OWN,
+    ),
+    "syntax": (
+        '  File "/mnt/wd/train.py", line 3\n    x = = 3\n        ^\nSyntaxError: invalid syntax\n',
+        OWN,
+    ),
+    "shell, segfault": (
+        "run.sh: line 9:    41 Segmentation fault      (core dumped) python pack.py\n",
+        OWN,
+    ),
     "shell, kill": ("run.sh: line 9:    41 Killed                  python pack.py\n", KILLED),
     "shell, only": ("Killed\n", KILLED),
     "shell, term": ("run.sh: line 9:    41 Terminated              python pack.py\n", STOPPED),
     "shell, command": ("/bin/bash: line 1: azcopy: command not found\n", OWN),
-    ".NET": ("Unhandled exception. System.NullReferenceException: x\n   at A.Main() in /a.cs:line 3\n", OWN),
+    ".NET": (
+        "Unhandled exception. System.NullReferenceException: x\n   at A.Main() in /a.cs:line 3\n",
+        OWN,
+    ),
     "pip": (
         "ERROR: No matching distribution found for torch==9\n[notice] A new release of pip is available\n",
         OWN,
@@ -112,7 +138,9 @@ def test_a_process_that_is_not_python_says_how_it_ended(text: str, words: LastWo
 
 
 FRAMES = 'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\n    main()\n'
-LIBRARY = FRAMES + '  File "/opt/conda/lib/python3.10/site-packages/x/y.py", line 3, in z\n    raise\n'
+LIBRARY = (
+    FRAMES + '  File "/opt/conda/lib/python3.10/site-packages/x/y.py", line 3, in z\n    raise\n'
+)
 BAR = "Epoch 0:   4%|▍         | 31/742 [00:19<07:35,  1.56it/s, v_num=0]"
 EXITED = "ProcessExitedException"
 RAY = "(train pid=7, ip=10.0.0.4) "
@@ -128,14 +156,26 @@ BOX = """\
     ("text", "expected"),
     [
         # a progress bar in the same line; colours; rich
-        (" 17%|█▋  | 2000/11871 [1:17:51<6:57:03,  2.54s/it]" + FRAMES + "KeyError: 'x'\n", (OWN, "KeyError")),
+        (
+            " 17%|█▋  | 2000/11871 [1:17:51<6:57:03,  2.54s/it]" + FRAMES + "KeyError: 'x'\n",
+            (OWN, "KeyError"),
+        ),
         (BOX, (OWN, "ValueError")),
         (BOX + "epoch 4 loss 0.2\n", None),
-        ("[1,2]<stderr>:" + FRAMES.replace("\n", "\n[1,2]<stderr>:") + "KeyError: 'x'\n", (OWN, "KeyError")),
+        (
+            "[1,2]<stderr>:" + FRAMES.replace("\n", "\n[1,2]<stderr>:") + "KeyError: 'x'\n",
+            (OWN, "KeyError"),
+        ),
         (RAY + FRAMES.replace("\n", f"\n{RAY}") + "KeyError\n", (OWN, "KeyError")),
         # messages of several lines are those of libraries
-        (FRAMES + "azure.core.exceptions.HttpResponseError: x\nCode: x\nVault: kv\n", (OWN, "HttpResponseError")),
-        (LIBRARY + "OSError: We couldn't connect to the hub\nCheck your internet connection\n", (OWN, "OSError")),
+        (
+            FRAMES + "azure.core.exceptions.HttpResponseError: x\nCode: x\nVault: kv\n",
+            (OWN, "HttpResponseError"),
+        ),
+        (
+            LIBRARY + "OSError: We couldn't connect to the hub\nCheck your internet connection\n",
+            (OWN, "OSError"),
+        ),
         (LIBRARY + "OSError: no\nretrying without the cache\n", None),
         (FRAMES + "KeyError: 'x'\nusing the default\n", None),
         (
@@ -154,12 +194,17 @@ BOX = """\
         # what Python ignores does not end the program
         ("Exception ignored in: <function A.__del__>\n" + FRAMES + "AssertionError: x\n", None),
         ("Exception in thread Thread-3:\n" + FRAMES + "KeyError: 'x'\n", None),
-        (FRAMES + "KeyError: 'x'\nException ignored in: <a>\n" + FRAMES + "ValueError\n", (OWN, "KeyError")),
+        (
+            FRAMES + "KeyError: 'x'\nException ignored in: <a>\n" + FRAMES + "ValueError\n",
+            (OWN, "KeyError"),
+        ),
         # a progress bar that is only drawn again
         (f"{BAR}\n" + FRAMES + f"KeyError: 'x'\n{BAR}\n", (OWN, "KeyError")),
         (f"{BAR}\n" + FRAMES + f"KeyError: 'x'\n{BAR.replace('31/', '32/')}\n", None),
         (
-            "".join(f"{json.dumps({'log': line})}\n" for line in f"{FRAMES}KeyError: 'x'".splitlines()),
+            "".join(
+                f"{json.dumps({'log': line})}\n" for line in f"{FRAMES}KeyError: 'x'".splitlines()
+            ),
             (OWN, "KeyError"),
         ),
         # not by itself
@@ -167,12 +212,18 @@ BOX = """\
             FRAMES + "subprocess.CalledProcessError: x died with <Signals.SIGKILL: 9>.\n",
             (KILLED, "CalledProcessError"),
         ),
-        (FRAMES + "spawn.ProcessExitedException: process 0 terminated with signal SIGKILL\n", (KILLED, EXITED)),
+        (
+            FRAMES + "spawn.ProcessExitedException: process 0 terminated with signal SIGKILL\n",
+            (KILLED, EXITED),
+        ),
         (
             FRAMES + "multiprocessing.api.SignalException: Process 30 got signal: 15\n",
             (STOPPED, "SignalException"),
         ),
-        (FRAMES + "ray.exceptions.ActorDiedError: The actor died unexpectedly\n", (PEER, "ActorDiedError")),
+        (
+            FRAMES + "ray.exceptions.ActorDiedError: The actor died unexpectedly\n",
+            (PEER, "ActorDiedError"),
+        ),
         (
             LIBRARY + 'x.SafetensorError: IoError(Os "No space left on device")\n',
             (LastWords.STORAGE, "SafetensorError"),
@@ -190,7 +241,9 @@ def test_what_the_processes_of_a_launcher_say_counts_more_than_its_report() -> N
     for texts, words in (((lost, lost), PEER), ((lost, own), OWN), ((own,), OWN), ((), OWN)):
         found = last_words(("".join(texts) + FRAMES + report).encode())
         assert found == (words, "ChildFailedError")
-    aborted = f"Watchdog caught collective operation timeout\n{FRAMES}{report.replace(': 1', ': -6')}"
+    aborted = (
+        f"Watchdog caught collective operation timeout\n{FRAMES}{report.replace(': 1', ': -6')}"
+    )
     assert last_words(aborted.encode()) == (PEER, "ChildFailedError")
     started = "subprocess.CalledProcessError: Command 'x' returned non-zero exit status 1.\n"
     assert last_words(f"{lost}{FRAMES}{started}".encode()) == (PEER, "CalledProcessError")

@@ -67,7 +67,9 @@ def test_a_folder_that_only_looks_like_a_retry_is_a_job() -> None:
 @settings(max_examples=100, deadline=None)
 @given(
     st.lists(
-        st.sampled_from(["retry-1", "system_logs", "logs", "artifacts", "..", ".", "", "j", "worker-0", "sys"])
+        st.sampled_from(
+            ["retry-1", "system_logs", "logs", "artifacts", "..", ".", "", "j", "worker-0", "sys"]
+        )
     )
 )
 def test_any_path_is_located_without_a_fault(parts: list[str]) -> None:

@@ -15,16 +15,25 @@ from tests.diagnosis.made import at, container, event, facts, node, pod
 INIT = container("1-execution-wrapper-init", "Completed", 0, minute=1)
 LOST: dict[str, Any] = {
     "name": "1-execution-wrapper",
-    "state": {"terminated": {"reason": "ContainerStatusUnknown", "exitCode": 137, "finishedAt": None}},
+    "state": {
+        "terminated": {"reason": "ContainerStatusUnknown", "exitCode": 137, "finishedAt": None}
+    },
 }
 
 
 def not_ready(minute: float) -> dict[str, str]:
-    return {"type": "Ready", "status": "False", "reason": "PodFailed", "lastTransitionTime": at(minute)}
+    return {
+        "type": "Ready",
+        "status": "False",
+        "reason": "PodFailed",
+        "lastTransitionTime": at(minute),
+    }
 
 
 def ended_at(**status: Any) -> float | None:
-    made = pod(containers=status.pop("containers", []), initContainerStatuses=status.pop("inits", [INIT]))
+    made = pod(
+        containers=status.pop("containers", []), initContainerStatuses=status.pop("inits", [INIT])
+    )
     made["status"] |= status
     return read_pod(made).end
 
@@ -36,10 +45,26 @@ def ended_at(**status: Any) -> float | None:
         ({"containers": [LOST]}, None),  # init containers end before the job begins
         ({"containers": [LOST], "conditions": [not_ready(55)]}, 55),
         ({"containers": [LOST], "conditions": [not_ready(0)]}, None),  # it never was ready
-        ({"containers": [LOST, container("1-lifecycler", code=0, minute=20)], "conditions": [not_ready(55)]}, 55),
+        (
+            {
+                "containers": [LOST, container("1-lifecycler", code=0, minute=20)],
+                "conditions": [not_ready(55)],
+            },
+            55,
+        ),
         ({"containers": [container(minute=30)], "conditions": [not_ready(31)]}, 30),
-        ({"inits": [container("1-execution-wrapper-init", code=1, minute=2)]}, 2),  # that is why the pod ended
-        ({"containers": [{"name": "a", "state": {"terminated": {"finishedAt": "1970-01-01T00:00:00Z"}}}]}, None),
+        (
+            {"inits": [container("1-execution-wrapper-init", code=1, minute=2)]},
+            2,
+        ),  # that is why the pod ended
+        (
+            {
+                "containers": [
+                    {"name": "a", "state": {"terminated": {"finishedAt": "1970-01-01T00:00:00Z"}}}
+                ]
+            },
+            None,
+        ),
     ],
 )
 def test_init_containers_do_not_end_a_pod_and_conditions_replace_lost_times(
@@ -50,7 +75,9 @@ def test_init_containers_do_not_end_a_pod_and_conditions_replace_lost_times(
 
 def test_a_running_attempt_has_no_end_although_some_containers_have() -> None:
     running = {"name": "1-execution-wrapper", "state": {"running": {}}}
-    made = pod(phase="Running", containers=[running, container("1-data-capability", code=0, minute=5)])
+    made = pod(
+        phase="Running", containers=[running, container("1-data-capability", code=0, minute=5)]
+    )
     assert build([], [facts([made])]).attempts[0].end is None
 
 

@@ -89,14 +89,18 @@ def test_file_that_cannot_be_opened_is_skipped_and_the_rest_is_read() -> None:
     def fail() -> BinaryIO:
         raise PermissionError(13, "Permission denied")
 
-    evidence, [skipped] = prs_logs.read([LogFile(BATCHES, fail), file(BATCHES, "Picked Count\n2\n")])
+    evidence, [skipped] = prs_logs.read(
+        [LogFile(BATCHES, fail), file(BATCHES, "Picked Count\n2\n")]
+    )
     assert len(evidence) == 1
     assert "denied" in skipped.reason
 
 
 @settings(max_examples=100, deadline=None)
 @given(
-    st.binary(max_size=400), st.sampled_from([BATCHES, USAGE]), st.sampled_from([b"", b"Picked Count,memory %\n"])
+    st.binary(max_size=400),
+    st.sampled_from([BATCHES, USAGE]),
+    st.sampled_from([b"", b"Picked Count,memory %\n"]),
 )
 def test_any_bytes_give_evidence_or_a_reason(data: bytes, path: str, header: bytes) -> None:
     evidence, skipped = prs_logs.read([file(path, header + data)])

@@ -44,10 +44,16 @@ def ray_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     # Ray's sockets are below its folder, and their paths may have 107 characters.
     with tempfile.TemporaryDirectory(prefix="ray-") as folder:
         words = [str(Path(python).with_name("ray")), "start", "--head", "--block", "--num-cpus=3"]
-        words += ["--node-ip-address=127.0.0.1", f"--port={port}", f"--ray-client-server-port={client}"]
+        words += [
+            "--node-ip-address=127.0.0.1",
+            f"--port={port}",
+            f"--ray-client-server-port={client}",
+        ]
         words += ["--include-dashboard=false", "--disable-usage-stats", f"--temp-dir={folder}"]
         with open(home / "log", "wb") as log:
-            server = subprocess.Popen(words, env=environment(home), stdout=log, stderr=log, start_new_session=True)
+            server = subprocess.Popen(
+                words, env=environment(home), stdout=log, stderr=log, start_new_session=True
+            )
         try:
             end = time.monotonic() + 120
             while not listens(port):
@@ -73,7 +79,10 @@ def end_all(server: subprocess.Popen[bytes], folder: Path) -> None:
         server.wait(30)
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if str(folder).encode() in (process / "cmdline").read_bytes() and int(process.name) != os.getpid():
+            if (
+                str(folder).encode() in (process / "cmdline").read_bytes()
+                and int(process.name) != os.getpid()
+            ):
                 os.kill(int(process.name), signal.SIGKILL)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(server.pid, signal.SIGKILL)
@@ -82,7 +91,9 @@ def end_all(server: subprocess.Popen[bytes], folder: Path) -> None:
 
 def diagnose(home: Path, *words: object) -> tuple[int, bytes, str]:
     command = [frameworks_python(), "-c", COMMAND, "diagnose", *map(str, words)]
-    done = subprocess.run(command, env=environment(home), cwd=home, capture_output=True, timeout=300, check=False)
+    done = subprocess.run(
+        command, env=environment(home), cwd=home, capture_output=True, timeout=300, check=False
+    )
     return done.returncode, done.stdout, done.stderr.decode()
 
 
@@ -92,7 +103,9 @@ def write_logs(folder: Path) -> dict[str, str]:
     for job in range(40):
         for retry in ("", "retry-001/")[: 1 + (job % 3 == 0)]:
             line = f"++ echo 'Run on node: aks-pool-12345678-vmss00000{(job + len(retry)) % 10}'\n"
-            texts[f"job{job}/system_logs/{retry}amlarc_cr_bootstrap.log"] = "x" * (job * 7) + "\n" + line
+            texts[f"job{job}/system_logs/{retry}amlarc_cr_bootstrap.log"] = (
+                "x" * (job * 7) + "\n" + line
+            )
     texts["job3/system_logs/retry-001/amlarc_cr_bootstrap.log"] += (
         "AzureML Kubernetes job failed. 137: PodPattern matched: killed\n"
     )
@@ -120,7 +133,9 @@ def test_folders_give_the_same_bytes(ray_address: str, tmp_path: Path, form: str
 
 @pytest.mark.real
 @pytest.mark.slow
-def test_blobs_and_folders_together_give_the_same_bytes(ray_address: str, container: Any, tmp_path: Path) -> None:
+def test_blobs_and_folders_together_give_the_same_bytes(
+    ray_address: str, container: Any, tmp_path: Path
+) -> None:
     for name, text in write_logs(tmp_path / "logs").items():
         container.upload_blob(f"runs/{name}", text)
     sources = ("logs", f"az://{container.container_name}/runs")
@@ -139,12 +154,18 @@ def test_without_a_cluster_it_is_one_sentence(tmp_path: Path) -> None:
     [port] = free_ports(1)
     code, out, err = diagnose(tmp_path, "logs", "--ray", f"ray://127.0.0.1:{port}")
     assert (code, out) == (2, b"")
-    assert err == f"arc-toolkit: cannot connect to Ray at ray://127.0.0.1:{port}: [Errno 111] Connection refused\n"
+    assert (
+        err
+        == f"arc-toolkit: cannot connect to Ray at ray://127.0.0.1:{port}: [Errno 111] Connection refused\n"
+    )
 
 
 def test_few_logs_are_read_by_one_process_and_it_says_so(arc: Arc, tmp_path: Path) -> None:
     write_logs(tmp_path / "logs")
-    alone, spread = arc("diagnose", tmp_path / "logs"), arc("diagnose", tmp_path / "logs", "--ray", "127.0.0.1:1")
+    alone, spread = (
+        arc("diagnose", tmp_path / "logs"),
+        arc("diagnose", tmp_path / "logs", "--ray", "127.0.0.1:1"),
+    )
     assert (spread.code, spread.out) == (alone.code, alone.out)
     assert "one process is faster than Ray" in spread.err
 
@@ -187,7 +208,9 @@ def test_what_workers_cannot_read_is_read_here(tmp_path: Path) -> None:
     for reader in (None, workers):
         inventory = Inventory()
         add(str(tmp_path), inventory)
-        reports.append((collect.read_logs(inventory, 1, lambda text: None, reader), inventory.skipped))
+        reports.append(
+            (collect.read_logs(inventory, 1, lambda text: None, reader), inventory.skipped)
+        )
     assert reports[0] == reports[1]
     assert workers.read_here == len(reports[0][0]) > 40
 
@@ -201,7 +224,9 @@ def test_a_count_of_logs_read_here_has_all_of_them(arc: Arc, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("address", ["nonsense", "ray://", "ray://head", "head:x", "head:\u00b2"])
-def test_what_is_not_an_address_is_refused_before_anything_is_read(arc: Arc, tmp_path: Path, address: str) -> None:
+def test_what_is_not_an_address_is_refused_before_anything_is_read(
+    arc: Arc, tmp_path: Path, address: str
+) -> None:
     write_logs(tmp_path / "logs")
     result = arc("diagnose", tmp_path / "logs", "--ray", address)
     assert (result.code, result.out) == (2, "")

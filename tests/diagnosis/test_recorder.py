@@ -11,7 +11,14 @@ from typing import Any
 import pytest
 
 from arc_toolkit.cli.diagnose import recovery
-from arc_toolkit.cluster.failures import ApiError, Forbidden, Gone, NotFound, Unreachable, from_response
+from arc_toolkit.cluster.failures import (
+    ApiError,
+    Forbidden,
+    Gone,
+    NotFound,
+    Unreachable,
+    from_response,
+)
 from arc_toolkit.diagnosis import history
 from arc_toolkit.diagnosis.history import History
 from arc_toolkit.diagnosis.recorder import Recorder, read_cluster
@@ -108,7 +115,8 @@ def record(path: Path, client: Script, monkeypatch: pytest.MonkeyPatch) -> list[
 def names(path: Path) -> dict[str, bool]:
     """Recorded pods, and whether they are gone."""
     return {
-        item["metadata"]["name"]: "deletionTimestamp" in item["metadata"] for item in history.read(str(path)).pods
+        item["metadata"]["name"]: "deletionTimestamp" in item["metadata"]
+        for item in history.read(str(path)).pods
     }
 
 
@@ -133,7 +141,11 @@ def test_after_410_the_stream_is_listed_again_and_what_is_missing_is_gone(
 def test_recorder_continues_from_the_version_it_stopped_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    record(tmp_path / "h.db", Script(Listing([pod("a", 1)], "5"), [event("MODIFIED", pod("a", 7))]), monkeypatch)
+    record(
+        tmp_path / "h.db",
+        Script(Listing([pod("a", 1)], "5"), [event("MODIFIED", pod("a", 7))]),
+        monkeypatch,
+    )
     again = Script([event("DELETED", pod("a", 9))])
     record(tmp_path / "h.db", again, monkeypatch)
     assert again.asked[0] == "watch 7"
@@ -143,7 +155,11 @@ def test_recorder_continues_from_the_version_it_stopped_at(
 def test_recorder_lists_again_if_the_version_it_stopped_at_has_expired(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    record(tmp_path / "h.db", Script(Listing([pod("a", 1)], "5"), [event("MODIFIED", pod("a", 7))]), monkeypatch)
+    record(
+        tmp_path / "h.db",
+        Script(Listing([pod("a", 1)], "5"), [event("MODIFIED", pod("a", 7))]),
+        monkeypatch,
+    )
     again = Script([Gone("too old", 410, {})], Listing([pod("b", 9)], "9"))
     record(tmp_path / "h.db", again, monkeypatch)
     assert again.asked == ["watch 7", "list", "watch 9"]
@@ -162,7 +178,11 @@ def test_unreachable_api_server_is_retried_and_the_stream_continues_where_it_was
         [event("DELETED", pod("a", 8))],
     )
     notes = record(tmp_path / "h.db", client, monkeypatch)
-    assert notes == ["away; trying again", "the server is starting; trying again", "not yet; trying again"]
+    assert notes == [
+        "away; trying again",
+        "the server is starting; trying again",
+        "not yet; trying again",
+    ]
     assert client.asked[:5] == ["list", "watch 5", "watch 6", "watch 6", "watch 6"]
     assert names(tmp_path / "h.db") == {"a": True}
 
@@ -171,9 +191,14 @@ def test_cluster_that_was_restored_from_a_backup_is_listed_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As the API server answers (storage.NewTooLargeResourceVersionError); the wording is not what counts.
-    body = {"message": "Timeout", "details": {"causes": [{"reason": "ResourceVersionTooLarge", "message": "x"}]}}
+    body = {
+        "message": "Timeout",
+        "details": {"causes": [{"reason": "ResourceVersionTooLarge", "message": "x"}]},
+    }
     ahead = from_response(504, body, method="WATCH", path="/api/v1/pods", where="the cluster")
-    client = Script(Listing([], "99"), [event("ADDED", pod("a", 100)), ahead], Listing([pod("a", 3)], "3"))
+    client = Script(
+        Listing([], "99"), [event("ADDED", pod("a", 100)), ahead], Listing([pod("a", 3)], "3")
+    )
     record(tmp_path / "h.db", client, monkeypatch)
     assert client.asked[-2:] == ["list", "watch 3"]
 
@@ -203,7 +228,9 @@ def test_list_that_breaks_off_is_read_again_from_the_start(
 def test_stream_that_breaks_by_a_fault_does_not_end_unnoticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client = Script(Listing([pod("a", 1)], "5"), [event("ADDED", pod("b", 6)), ZeroDivisionError("a fault")])
+    client = Script(
+        Listing([pod("a", 1)], "5"), [event("ADDED", pod("b", 6)), ZeroDivisionError("a fault")]
+    )
     with pytest.raises(ZeroDivisionError):
         record(tmp_path / "h.db", client, monkeypatch)
     assert set(names(tmp_path / "h.db")) == {"a", "b"}  # what was seen before is kept
@@ -217,14 +244,23 @@ def gaps(path: Path) -> list[bool]:
 def earlier(path: Path, seconds: float) -> None:
     """As if all of it had been recorded that long ago."""
     with sqlite3.connect(path) as database:
-        database.execute("UPDATE meta SET value = value - ? WHERE key LIKE 'until %' OR key = 'since'", (seconds,))
+        database.execute(
+            "UPDATE meta SET value = value - ? WHERE key LIKE 'until %' OR key = 'since'",
+            (seconds,),
+        )
 
 
-def test_time_that_the_cluster_no_longer_knows_is_a_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_that_the_cluster_no_longer_knows_is_a_gap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     record(tmp_path / "h.db", Script(Listing([pod("a", 1)], "5")), monkeypatch)
     assert gaps(tmp_path / "h.db") == []
     earlier(tmp_path / "h.db", 7200)
-    record(tmp_path / "h.db", Script([Gone("too old", 410, {})], Listing([pod("b", 9)], "9")), monkeypatch)
+    record(
+        tmp_path / "h.db",
+        Script([Gone("too old", 410, {})], Listing([pod("b", 9)], "9")),
+        monkeypatch,
+    )
     [gap] = [gap for gap in history.read(str(tmp_path / "h.db")).gaps if gap.start and gap.end]
     assert not gap.complete
     assert gap.start is not None
@@ -238,7 +274,9 @@ def test_time_without_a_recorder_that_is_read_afterwards_is_a_complete_gap(
     record(tmp_path / "h.db", Script(Listing([pod("a", 1)], "5")), monkeypatch)
     earlier(tmp_path / "h.db", 60)
     record(
-        tmp_path / "h.db", Script([event("MODIFIED", pod("a", 7)), event("MODIFIED", pod("a", 8))]), monkeypatch
+        tmp_path / "h.db",
+        Script([event("MODIFIED", pod("a", 7)), event("MODIFIED", pod("a", 8))]),
+        monkeypatch,
     )
     assert gaps(tmp_path / "h.db") == [True]
 
@@ -267,16 +305,22 @@ def test_bookmark_moves_the_version_and_the_time_until_which_nothing_is_missing(
 def test_cluster_without_volcano_or_without_the_right_to_read_it_is_recorded_and_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: Exception, says: list[str]
 ) -> None:
-    notes = record(tmp_path / "h.db", Script(Listing([pod("a", 1)], "5"), refused=refused), monkeypatch)
+    notes = record(
+        tmp_path / "h.db", Script(Listing([pod("a", 1)], "5"), refused=refused), monkeypatch
+    )
     assert [note[:12] for note in notes] == says  # once for each kind
     assert names(tmp_path / "h.db") == {"a": False}
     live: list[str] = []
-    facts = read_cluster(Script(Listing([pod("a", 1)], "5"), refused=refused), recovery, live.append)
+    facts = read_cluster(
+        Script(Listing([pod("a", 1)], "5"), refused=refused), recovery, live.append
+    )
     assert (len(facts.pods), facts.pod_groups, [note[:12] for note in live]) == (1, [], says)
 
 
 def test_other_refusals_are_not_taken_for_a_cluster_without_volcano() -> None:
     with pytest.raises(Unreachable):
-        read_cluster(Script(Listing([], "5"), refused=Unreachable("away")), recovery, lambda text: None)
+        read_cluster(
+            Script(Listing([], "5"), refused=Unreachable("away")), recovery, lambda text: None
+        )
     with pytest.raises(Forbidden):
         read_cluster(Script(Forbidden("may not list pods", 403, {})), recovery, lambda text: None)

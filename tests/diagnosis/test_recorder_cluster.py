@@ -132,8 +132,17 @@ def now() -> str:
 def kill_for_memory(plane: ControlPlane, name: str) -> None:
     """As the kubelet writes it."""
     ended = {"reason": "OOMKilled", "exitCode": 137, "startedAt": now(), "finishedAt": now()}
-    container = {"name": "x-execution-wrapper", "image": "none", "imageID": "", "ready": False, "restartCount": 0}
-    status = {"phase": "Failed", "containerStatuses": [{**container, "state": {"terminated": ended}}]}
+    container = {
+        "name": "x-execution-wrapper",
+        "image": "none",
+        "imageID": "",
+        "ready": False,
+        "restartCount": 0,
+    }
+    status = {
+        "phase": "Failed",
+        "containerStatuses": [{**container, "state": {"terminated": ended}}],
+    }
     plane.patch(f"{pod_path(name)}/status", {"status": status})
 
 
@@ -204,9 +213,14 @@ def _out_of_memory_evicted_and_preempted(plane: ControlPlane, recorder: Recorder
     evict(plane, "drained")
     message = "The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. "
     plane.patch(
-        f"{pod_path('pressed')}/status", {"status": {"phase": "Failed", "reason": "Evicted", "message": message}}
+        f"{pod_path('pressed')}/status",
+        {"status": {"phase": "Failed", "reason": "Evicted", "message": message}},
     )
-    urgent = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "urgent"}}
+    urgent = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": "urgent"},
+    }
     plane.request("POST", PRIORITIES, {**urgent, "value": 1000})
     plane.wait("the admission of the new priority", lambda: _admitted(plane))
     run(plane, job("urgent", NODES[3], "3500m", priorityClassName="urgent"))
@@ -230,20 +244,28 @@ def _admitted(plane: ControlPlane) -> bool:
 
 def _apiserver_away(plane: ControlPlane, recorder: Recorder) -> None:
     run(plane, job("swamped", NODES[4]))
-    recorder.wait_for("swamped", lambda facts: any("swamped" in item["metadata"]["name"] for item in facts.pods))
+    recorder.wait_for(
+        "swamped", lambda facts: any("swamped" in item["metadata"]["name"] for item in facts.pods)
+    )
     plane.restart_apiserver()
     # Before the recorder is back: it hears of it because the apiserver still has it.
-    post_event(plane, NODES[4], "SystemOOM", "System OOM encountered, victim process: python, pid: 42")
+    post_event(
+        plane, NODES[4], "SystemOOM", "System OOM encountered, victim process: python, pid: 42"
+    )
     kill_for_memory(plane, "swamped")
     recorder.wait_for("the event after the restart", has_event("SystemOOM", NODES[4]))
 
 
 def _recorder_killed(plane: ControlPlane, recorder: Recorder) -> None:
     run(plane, job("unseen", NODES[2]))
-    recorder.wait_for("unseen", lambda facts: any("unseen" in item["metadata"]["name"] for item in facts.pods))
+    recorder.wait_for(
+        "unseen", lambda facts: any("unseen" in item["metadata"]["name"] for item in facts.pods)
+    )
     recorder.stop(signal.SIGKILL)
     evict(plane, "unseen")
-    plane.wait("unseen to be gone", lambda: "unseen" not in json.dumps(plane.list("Pod", "azureml")))
+    plane.wait(
+        "unseen to be gone", lambda: "unseen" not in json.dumps(plane.list("Pod", "azureml"))
+    )
     recorder.start()
     recorder.wait_for("what happened while it was dead", gone("unseen"))
 
@@ -267,10 +289,14 @@ def _lose_node(plane: ControlPlane, recorder: Recorder) -> None:
         "lastTransitionTime": now(),
     }
     plane.patch(
-        f"/api/v1/nodes/{LOST}/status", {"status": {"conditions": [{**ready, "lastHeartbeatTime": now()}]}}
+        f"/api/v1/nodes/{LOST}/status",
+        {"status": {"conditions": [{**ready, "lastHeartbeatTime": now()}]}},
     )
     plane.create(job("lost", LOST, tolerations=[{**UNREACHABLE, "tolerationSeconds": 0}]))
-    plane.wait("lost to be bound", lambda: "nodeName" in plane.get("Pod", "lost-worker-0", "azureml")["spec"])
+    plane.wait(
+        "lost to be bound",
+        lambda: "nodeName" in plane.get("Pod", "lost-worker-0", "azureml")["spec"],
+    )
     plane.patch(f"{pod_path('lost')}/status", {"status": {"phase": "Running", "startTime": now()}})
     recorder.wait_for("lost", gone("lost"))
 
@@ -287,7 +313,9 @@ def causes(arc: Callable[..., Result], *options: object) -> dict[str, tuple[str,
     return found
 
 
-def test_every_cause_is_named_right_from_the_history_alone(story: Story, arc: Callable[..., Result]) -> None:
+def test_every_cause_is_named_right_from_the_history_alone(
+    story: Story, arc: Callable[..., Result]
+) -> None:
     assert causes(arc, "--history", story.recorder.path) == {
         "oom": ("own-memory-limit", "high"),
         "drained": ("drain", "high"),
@@ -299,10 +327,14 @@ def test_every_cause_is_named_right_from_the_history_alone(story: Story, arc: Ca
     }
 
 
-def test_nodes_that_were_lost_or_out_of_memory_are_bad(story: Story, arc: Callable[..., Result]) -> None:
+def test_nodes_that_were_lost_or_out_of_memory_are_bad(
+    story: Story, arc: Callable[..., Result]
+) -> None:
     result = arc("diagnose", "--format", "json", "--history", story.recorder.path)
     reasons = {
-        node["node"]: node["reason"] for node in json.loads(result.out)["nodes"] if node["verdict"] == "bad"
+        node["node"]: node["reason"]
+        for node in json.loads(result.out)["nodes"]
+        if node["verdict"] == "bad"
     }
     assert reasons[NODES[4]].startswith("SystemOOM")
     assert LOST in reasons
@@ -317,8 +349,16 @@ def test_cluster_read_once_no_longer_knows_the_pods_that_are_gone(
     assert not {"drained", "bumped", "unseen"} & set(live)
 
 
-def test_history_and_cluster_together_count_each_attempt_once(story: Story, arc: Callable[..., Result]) -> None:
-    options = ("--history", story.recorder.path, "--cluster", "--kubeconfig", story.plane.kubeconfig)
+def test_history_and_cluster_together_count_each_attempt_once(
+    story: Story, arc: Callable[..., Result]
+) -> None:
+    options = (
+        "--history",
+        story.recorder.path,
+        "--cluster",
+        "--kubeconfig",
+        story.plane.kubeconfig,
+    )
     result = arc("diagnose", "--format", "json", *options)
     attempts = {one["name"]: len(one["attempts"]) for one in json.loads(result.out)["jobs"]}
     assert len(attempts) == 8  # with the urgent one, which still runs
@@ -344,7 +384,9 @@ def test_second_recorder_is_refused(story: Story, arc: Callable[..., Result]) ->
     assert "another process is recording" in result.err
 
 
-def test_user_without_rights_gets_one_sentence(story: Story, arc: Callable[..., Result], tmp_path: Path) -> None:
+def test_user_without_rights_gets_one_sentence(
+    story: Story, arc: Callable[..., Result], tmp_path: Path
+) -> None:
     kubeconfig = story.plane.write_kubeconfig("nobody")
     for options in ((), ("--watch", "--history", tmp_path / "history.db")):
         result = arc("diagnose", "--cluster", "--kubeconfig", kubeconfig, *options)
@@ -353,10 +395,18 @@ def test_user_without_rights_gets_one_sentence(story: Story, arc: Callable[..., 
         assert "arc-toolkit-diagnose" in result.err
 
 
-def test_unreachable_cluster_gets_one_sentence(story: Story, arc: Callable[..., Result], tmp_path: Path) -> None:
+def test_unreachable_cluster_gets_one_sentence(
+    story: Story, arc: Callable[..., Result], tmp_path: Path
+) -> None:
     kubeconfig = story.plane.write_kubeconfig("nobody", server="https://127.0.0.1:1")
     result = arc(
-        "diagnose", "--cluster", "--watch", "--history", tmp_path / "history.db", "--kubeconfig", kubeconfig
+        "diagnose",
+        "--cluster",
+        "--watch",
+        "--history",
+        tmp_path / "history.db",
+        "--kubeconfig",
+        kubeconfig,
     )
     assert result.code == 2
     assert "cannot reach" in result.err

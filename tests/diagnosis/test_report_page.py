@@ -80,10 +80,21 @@ def hostile_report(text: str) -> DiagnosisReport:
     """A report in which everything that comes from outside is this text."""
     evidence = Evidence(cast(EvidenceSource, text), text, text, 0.0)
     cause = Cause(CauseKind.NODE_MEMORY, "high", (evidence,), True)
-    attempt = Attempt(text, 0, text, rank=text, outcome=RunOutcome.FAILED, cause=cause, notes=(text,), pool=text)
+    attempt = Attempt(
+        text, 0, text, rank=text, outcome=RunOutcome.FAILED, cause=cause, notes=(text,), pool=text
+    )
     waiting = Waiting(WaitingFor.IMAGE, (evidence,))
     retry = Attempt(text, 1, text, rank=text, outcome=RunOutcome.WAITING, waiting=waiting)
-    job = Job(text, text + "!", 2, RunOutcome.WAITING, (text,), (CauseKind.NODE_MEMORY,), 0.0, notes=(text,))
+    job = Job(
+        text,
+        text + "!",
+        2,
+        RunOutcome.WAITING,
+        (text,),
+        (CauseKind.NODE_MEMORY,),
+        0.0,
+        notes=(text,),
+    )
     bad = Verdict(
         text,
         Level.BAD,
@@ -189,7 +200,9 @@ def test_ids_are_unique_and_every_reference_leads_somewhere() -> None:
 
 
 def test_failed_jobs_come_first_then_waiting_ones_then_retried_ones() -> None:
-    names = re.findall(r'<details class="card job[^"]*" data-text="(\S+)', report_page.render(sample_report()))
+    names = re.findall(
+        r'<details class="card job[^"]*" data-text="(\S+)', report_page.render(sample_report())
+    )
     assert set(names[:2]) == {"dull_plum_7r3", "red_elm_5f0"}
     assert names[2] == "lone_bay_6e1"
     assert all(name.startswith(("calm_fir", "keen_oak")) for name in names[-5:])
@@ -202,7 +215,8 @@ def test_nothing_found_is_a_page_too() -> None:
 
 def test_very_large_report_leaves_jobs_out_and_shows_how_many() -> None:
     jobs = tuple(
-        Job(f"job{n}", None, 1, RunOutcome.SUCCEEDED, (), (), None) for n in range(report_page.MOST_JOBS + 5)
+        Job(f"job{n}", None, 1, RunOutcome.SUCCEEDED, (), (), None)
+        for n in range(report_page.MOST_JOBS + 5)
     )
     failed = Job("the one that failed", None, 2, RunOutcome.FAILED, (), (), None)
     page = report_page.render(DiagnosisReport(jobs=(*jobs, failed)))
@@ -213,12 +227,18 @@ def test_very_large_report_leaves_jobs_out_and_shows_how_many() -> None:
 # --- the timeline -----------------------------------------------------------------------------------------------
 
 
-def attempt(number: int, start: float | None, end: float | None, rank: str | None = None) -> Attempt:
-    return Attempt("job", number, "node", rank=rank, start=start, end=end, outcome=RunOutcome.FAILED)
+def attempt(
+    number: int, start: float | None, end: float | None, rank: str | None = None
+) -> Attempt:
+    return Attempt(
+        "job", number, "node", rank=rank, start=start, end=end, outcome=RunOutcome.FAILED
+    )
 
 
 def places(*attempts: Attempt) -> list[tuple[float, float]]:
-    return [(float(bar["left"]), float(bar["width"])) for bar in report_page.timeline(attempts)["bars"]]
+    return [
+        (float(bar["left"]), float(bar["width"])) for bar in report_page.timeline(attempts)["bars"]
+    ]
 
 
 def test_bars_are_placed_by_their_times() -> None:
@@ -230,7 +250,9 @@ def test_bars_without_times_follow_one_another() -> None:
 
 
 def test_ranks_of_one_attempt_are_in_one_column() -> None:
-    line = report_page.timeline([attempt(0, None, None, "worker-0"), attempt(0, None, None, "worker-1")])
+    line = report_page.timeline(
+        [attempt(0, None, None, "worker-0"), attempt(0, None, None, "worker-1")]
+    )
     assert [(bar["left"], bar["row"]) for bar in line["bars"]] == [("0.00", 0), ("0.00", 1)]
     assert line["rows"] == 2
 
@@ -251,7 +273,9 @@ def test_attempt_without_an_end_lasts_until_the_next_begins() -> None:
         max_size=70,
     )
 )
-def test_bars_never_leave_the_timeline(rows: list[tuple[int, float | None, float | None, str | None]]) -> None:
+def test_bars_never_leave_the_timeline(
+    rows: list[tuple[int, float | None, float | None, str | None]],
+) -> None:
     for left, width in places(*[attempt(*row) for row in rows]):
         assert 0 <= left <= 99
         assert width >= 0.99
@@ -271,7 +295,10 @@ def test_diagnose_writes_the_page(arc: Callable[..., Result], tmp_path: Path) ->
 
 def test_nodes_of_a_closed_job_are_in_its_first_lines() -> None:
     page = report_page.render(sample_report())
-    closed = {job.name: page[page.index(f'<span class="name">{job.name}<') :] for job in sample_report().jobs}
+    closed = {
+        job.name: page[page.index(f'<span class="name">{job.name}<') :]
+        for job in sample_report().jobs
+    }
     for job in sample_report().jobs:
         summary = " ".join(Page(closed[job.name].partition("</summary>")[0]).text)
         if len(job.nodes) <= 3:
@@ -282,7 +309,9 @@ def test_nodes_of_a_closed_job_are_in_its_first_lines() -> None:
 
 def test_every_count_is_a_link_to_what_it_counts() -> None:
     tiles = {str(tile["words"]): tile for tile in report_page.page(sample_report())["tiles"]}
-    counts = {words: (tile["count"], tile["section"], tile["state"]) for words, tile in tiles.items()}
+    counts = {
+        words: (tile["count"], tile["section"], tile["state"]) for words, tile in tiles.items()
+    }
     assert counts == {
         "jobs": (13, "jobs", "outcome="),
         "failed": (2, "jobs", "outcome=failed"),
@@ -307,14 +336,19 @@ def test_count_of_nothing_is_not_a_link() -> None:
 
 def test_pod_is_not_kept_off_more_than_twenty_nodes() -> None:
     report = large_report(jobs=5, nodes=60, bad=1)
-    for text in (report_page.page(report)["anti_affinity"], overview(report).rpartition("affinity:\n")[2]):
+    for text in (
+        report_page.page(report)["anti_affinity"],
+        overview(report).rpartition("affinity:\n")[2],
+    ):
         assert text.count("- aks-") == 20
 
 
 def test_table_has_at_most_a_thousand_nodes_and_shows_how_many_are_left_out() -> None:
     report = large_report(jobs=5, nodes=report_page.MOST_NODES + 7)
     parsed = allowed(report_page.render(report))
-    assert sum("node" in element.get("class", "").split() for element in parsed.all("tbody")) == 1000
+    assert (
+        sum("node" in element.get("class", "").split() for element in parsed.all("tbody")) == 1000
+    )
     assert "7 more nodes are in the JSON output" in " ".join(parsed.text)
 
 
@@ -334,7 +368,9 @@ def test_ranks_of_a_gang_have_the_colours_of_their_causes() -> None:
 
 @pytest.mark.parametrize("root", [kind for kind in CauseKind if kind is not CauseKind.GANG])
 def test_collateral_never_has_the_colour_of_the_root(root: CauseKind) -> None:
-    groups = {kind: report_page.group(made("job", 0, "a", kind=kind)) for kind in (root, CauseKind.GANG)}
+    groups = {
+        kind: report_page.group(made("job", 0, "a", kind=kind)) for kind in (root, CauseKind.GANG)
+    }
     assert groups[root] != groups[CauseKind.GANG]
 
 
@@ -364,7 +400,12 @@ def test_every_colour_is_in_the_style_sheet_for_bars_and_marks(group: str) -> No
 @pytest.mark.parametrize("name", [*Level, *RunOutcome])
 def test_every_verdict_and_outcome_has_words_in_its_badge(name: str) -> None:
     one = made("job", 0, "aks-gpu-31415926-vmss000001")
-    job = replace(job_of([one]), outcome=RunOutcome(name) if name in list(RunOutcome) else RunOutcome.SUCCEEDED)
+    job = replace(
+        job_of([one]),
+        outcome=RunOutcome(name) if name in list(RunOutcome) else RunOutcome.SUCCEEDED,
+    )
     level = Level(name) if name in list(Level) else Level.OK
-    page = report_page.render(DiagnosisReport((one,), (job,), (Verdict("aks-gpu-31415926-vmss000001", level),)))
+    page = report_page.render(
+        DiagnosisReport((one,), (job,), (Verdict("aks-gpu-31415926-vmss000001", level),))
+    )
     assert f'<span class="badge b-{name}">{name.replace("-", " ")}</span>' in page

@@ -39,7 +39,9 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     )
     if found.returncode:
         unavailable(f"scripts/chromium: {found.stderr.strip()[-300:]}")
-    with Browser(found.stdout.strip().splitlines()[-1], tmp_path_factory.mktemp("profile")) as browser:
+    with Browser(
+        found.stdout.strip().splitlines()[-1], tmp_path_factory.mktemp("profile")
+    ) as browser:
         yield browser
 
 
@@ -50,13 +52,17 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_page_loads_itself_and_nothing_else_and_breaks_no_rule_of_its_policy(browser: Browser, page: Path) -> None:
+def test_page_loads_itself_and_nothing_else_and_breaks_no_rule_of_its_policy(
+    browser: Browser, page: Path
+) -> None:
     browser.open(page)
     assert browser.requests() == [page.as_uri()]
     assert browser.complaints() == []
 
 
-def test_search_shows_only_what_has_every_word_and_says_how_many(browser: Browser, page: Path) -> None:
+def test_search_shows_only_what_has_every_word_and_says_how_many(
+    browser: Browser, page: Path
+) -> None:
     browser.open(page)
     everything = browser.evaluate(VISIBLE_JOBS)
     assert len(everything) == 13
@@ -69,7 +75,9 @@ def test_search_shows_only_what_has_every_word_and_says_how_many(browser: Browse
     assert browser.evaluate(VISIBLE_JOBS) == everything
 
 
-def test_search_for_a_node_finds_its_row_and_the_jobs_that_ran_on_it(browser: Browser, page: Path) -> None:
+def test_search_for_a_node_finds_its_row_and_the_jobs_that_ran_on_it(
+    browser: Browser, page: Path
+) -> None:
     browser.open(page)
     browser.evaluate("document.getElementById('search').focus()")
     browser.type("vmss000003")
@@ -93,7 +101,9 @@ def test_filters_by_outcome_and_cause_work_together(browser: Browser, page: Path
     assert browser.evaluate(VISIBLE_JOBS) == ["dull_plum_7r3"]
 
 
-def test_keyboard_alone_reaches_the_search_the_jobs_and_the_nodes(browser: Browser, page: Path) -> None:
+def test_keyboard_alone_reaches_the_search_the_jobs_and_the_nodes(
+    browser: Browser, page: Path
+) -> None:
     browser.open(page)
     seen = []
     for _ in range(40):
@@ -132,9 +142,7 @@ def test_link_to_a_node_shows_it_even_if_a_filter_hid_it(browser: Browser, page:
 
 # --- nodes ------------------------------------------------------------------------------------------------------
 
-SORTED = (
-    "[...document.querySelectorAll('#node-table th[aria-sort]')].map(e => e.innerText.trim() + ' ' + e.ariaSort)"
-)
+SORTED = "[...document.querySelectorAll('#node-table th[aria-sort]')].map(e => e.innerText.trim() + ' ' + e.ariaSort)"
 COLUMN = "document.querySelector('th[data-sort=%s] button')"
 
 
@@ -152,7 +160,9 @@ def test_nodes_can_be_filtered_by_pool_and_verdict(browser: Browser, page: Path)
     assert browser.evaluate("location.hash") == ""
 
 
-def test_nodes_are_sorted_by_a_click_and_a_second_click_turns_the_order(browser: Browser, page: Path) -> None:
+def test_nodes_are_sorted_by_a_click_and_a_second_click_turns_the_order(
+    browser: Browser, page: Path
+) -> None:
     browser.open(page)
     assert browser.evaluate(SORTED) == ["Verdict ascending"]
     browser.evaluate(f"{COLUMN % 'name'}.click()")
@@ -163,7 +173,12 @@ def test_nodes_are_sorted_by_a_click_and_a_second_click_turns_the_order(browser:
     assert browser.evaluate(VISIBLE_NODES) == names[::-1]
     assert browser.evaluate(SORTED) == ["Node descending"]
     browser.evaluate(f"{COLUMN % 'pool'}.click()")
-    assert browser.evaluate(VISIBLE_NODES)[8:] == [f"{SPOT}01", f"{SPOT}02", f"{SPOT}00", f"{SPOT}03"]
+    assert browser.evaluate(VISIBLE_NODES)[8:] == [
+        f"{SPOT}01",
+        f"{SPOT}02",
+        f"{SPOT}00",
+        f"{SPOT}03",
+    ]
     browser.evaluate(f"{COLUMN % 'failures'}.click()")  # the most failures first
     assert browser.evaluate(VISIBLE_NODES)[:3] == [f"{GPU}03", f"{GPU}05", f"{GPU}02"]
     assert browser.evaluate(SORTED) == ["Failed attempts descending"]
@@ -171,12 +186,16 @@ def test_nodes_are_sorted_by_a_click_and_a_second_click_turns_the_order(browser:
     assert browser.evaluate(VISIBLE_NODES)[0] == f"{GPU}03"
 
 
-def test_nodes_are_sorted_with_the_keyboard_and_the_evidence_moves_along(browser: Browser, page: Path) -> None:
+def test_nodes_are_sorted_with_the_keyboard_and_the_evidence_moves_along(
+    browser: Browser, page: Path
+) -> None:
     browser.open(page)
     browser.evaluate(f"{COLUMN % 'name'}.focus()")
     browser.press(*ENTER)
     assert browser.evaluate(SORTED) == ["Node ascending"]
-    assert browser.evaluate("document.activeElement.innerText.trim()") == "Node"  # still where it was
+    assert (
+        browser.evaluate("document.activeElement.innerText.trim()") == "Node"
+    )  # still where it was
     row = browser.evaluate("document.querySelector('tbody[data-verdict=bad] .more').textContent")
     assert f"kubectl describe node {GPU}03" in row
 
@@ -187,7 +206,9 @@ def test_many_good_nodes_are_folded_away_until_asked_for(browser: Browser, large
     assert browser.evaluate("document.getElementById('unfold').innerText") == "Show all 100 nodes"
     browser.evaluate("document.getElementById('unfold').click()")
     assert len(browser.evaluate(VISIBLE_NODES)) == 100
-    assert browser.evaluate("document.activeElement.tagName") == "TH"  # the first of the rows that came
+    assert (
+        browser.evaluate("document.activeElement.tagName") == "TH"
+    )  # the first of the rows that came
     browser.open(large, fragment="pool=cpu")
     assert len(browser.evaluate(VISIBLE_NODES)) == 50  # a filter asks for them, too
 
@@ -216,7 +237,9 @@ def test_count_leads_to_what_it_counts(browser: Browser, page: Path) -> None:
     assert browser.evaluate("document.activeElement.id") == "nodes"
 
 
-@pytest.mark.parametrize(("words", "count"), [("jobs", 13), ("failed", 2), ("waiting", 1), ("retried", 6)])
+@pytest.mark.parametrize(
+    ("words", "count"), [("jobs", 13), ("failed", 2), ("waiting", 1), ("retried", 6)]
+)
 def test_count_is_the_number_of_jobs_that_its_link_shows(
     browser: Browser, page: Path, words: str, count: int
 ) -> None:
@@ -236,7 +259,9 @@ def test_count_that_is_clicked_again_leads_to_its_jobs_again(browser: Browser, p
     assert len(browser.evaluate(VISIBLE_JOBS)) == 2
 
 
-def test_address_has_the_filters_and_the_order_so_that_a_link_can_be_shared(browser: Browser, page: Path) -> None:
+def test_address_has_the_filters_and_the_order_so_that_a_link_can_be_shared(
+    browser: Browser, page: Path
+) -> None:
     browser.open(page)
     browser.evaluate("document.getElementById('search').focus()")
     browser.type("100 % & more")
@@ -252,13 +277,19 @@ def test_address_has_the_filters_and_the_order_so_that_a_link_can_be_shared(brow
     assert browser.evaluate("document.getElementById('search').value") == "4 x"
 
 
-@pytest.mark.parametrize("fragment", ["pool=none%ZZ&sort=shoe&verdict=%22", "=&=", "%", "node-999", "outcome"])
-def test_address_that_means_nothing_shows_everything(browser: Browser, page: Path, fragment: str) -> None:
+@pytest.mark.parametrize(
+    "fragment", ["pool=none%ZZ&sort=shoe&verdict=%22", "=&=", "%", "node-999", "outcome"]
+)
+def test_address_that_means_nothing_shows_everything(
+    browser: Browser, page: Path, fragment: str
+) -> None:
     browser.open(page, fragment=fragment)
     assert len(browser.evaluate(VISIBLE_JOBS)) == 13
     assert len(browser.evaluate(VISIBLE_NODES)) == 12
     assert browser.evaluate(SORTED) == ["Verdict ascending"]
-    assert browser.evaluate("[...document.querySelectorAll('select')].every(e => e.selectedIndex === 0)")
+    assert browser.evaluate(
+        "[...document.querySelectorAll('select')].every(e => e.selectedIndex === 0)"
+    )
     assert browser.complaints() == []
 
 
@@ -280,7 +311,10 @@ def test_incident_is_one_line_until_it_is_opened(browser: Browser, page: Path) -
 
 def test_print_has_the_summary_and_the_failures(browser: Browser, page: Path) -> None:
     browser.open(page, media="print", width=700)  # A4
-    assert browser.evaluate("getComputedStyle(document.querySelector('.node tr')).display") == "table-row"
+    assert (
+        browser.evaluate("getComputedStyle(document.querySelector('.node tr')).display")
+        == "table-row"
+    )
     assert set(browser.evaluate(VISIBLE_JOBS)) == {"dull_plum_7r3", "red_elm_5f0", "lone_bay_6e1"}
     assert browser.evaluate(VISIBLE_NODES) == [f"{GPU}03", f"{GPU}05"]
     text = browser.evaluate("document.body.innerText")
@@ -305,7 +339,9 @@ def test_print_of_a_large_fleet_is_short(browser: Browser, large: Path) -> None:
     browser.open(large)
     assert 2 <= browser.printed_pages() <= 10
     browser.open(large, media="print")
-    assert "50 more failed or waiting jobs are on the page itself" in browser.evaluate("document.body.innerText")
+    assert "50 more failed or waiting jobs are on the page itself" in browser.evaluate(
+        "document.body.innerText"
+    )
 
 
 def test_print_is_short_even_if_everything_failed(browser: Browser, tmp_path: Path) -> None:
@@ -333,7 +369,9 @@ def script_ms(browser: Browser, work: str) -> float:
     return 1000 * float(answers[1] - answers[0])
 
 
-def test_thousand_jobs_and_nodes_are_sorted_and_filtered_at_once(browser: Browser, tmp_path: Path) -> None:
+def test_thousand_jobs_and_nodes_are_sorted_and_filtered_at_once(
+    browser: Browser, tmp_path: Path
+) -> None:
     path = tmp_path / "many.html"
     path.write_text(report_page.render(large_report(nodes=1_000)), encoding="utf-8")
     browser.open(path)
@@ -358,7 +396,9 @@ def test_filters_and_sorting_work_on_a_phone(browser: Browser, page: Path) -> No
 
 
 @pytest.mark.parametrize("width", [360, 768, 1200])
-def test_no_horizontal_scroll_at_any_width_with_everything_open(browser: Browser, page: Path, width: int) -> None:
+def test_no_horizontal_scroll_at_any_width_with_everything_open(
+    browser: Browser, page: Path, width: int
+) -> None:
     browser.open(page, width=width)
     browser.evaluate("document.querySelectorAll('details').forEach(e => { e.open = true; })")
     assert browser.evaluate("document.documentElement.scrollWidth") <= width
@@ -383,10 +423,13 @@ def test_job_called_script_runs_nothing(browser: Browser, tmp_path: Path) -> Non
     assert browser.complaints() == []
 
 
-def test_policy_stops_a_script_that_got_in_all_the_same(browser: Browser, page: Path, tmp_path: Path) -> None:
+def test_policy_stops_a_script_that_got_in_all_the_same(
+    browser: Browser, page: Path, tmp_path: Path
+) -> None:
     path = tmp_path / "injected.html"
     path.write_text(
-        page.read_text().replace("</main>", "<script>window.pwned = 1</script></main>"), encoding="utf-8"
+        page.read_text().replace("</main>", "<script>window.pwned = 1</script></main>"),
+        encoding="utf-8",
     )
     browser.open(path)
     assert browser.evaluate("window.pwned === undefined")
@@ -423,7 +466,16 @@ def test_screen_reader_finds_landmarks_headings_and_names(browser: Browser, page
     browser.open(page)
     tree = accessible(browser)
     roles = {node["role"] for node in tree}
-    assert {"main", "banner", "contentinfo", "search", "region", "heading", "table", "columnheader"} <= roles
+    assert {
+        "main",
+        "banner",
+        "contentinfo",
+        "search",
+        "region",
+        "heading",
+        "table",
+        "columnheader",
+    } <= roles
     for role in ("searchbox", "combobox", "button", "image", "region", "table", "link", "heading"):
         unnamed = [node for node in tree if node["role"] == role and not node["name"].strip()]
         assert not unnamed, role

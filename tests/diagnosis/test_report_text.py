@@ -30,13 +30,18 @@ def line(text: str, start: str) -> str:
 
 def test_headline_counts_what_needs_a_person() -> None:
     first = overview(sample_report()).splitlines()[0]
-    assert first == "6 of 13 jobs retried, 2 failed for good, 1 waiting, 1 bad node of 12, 1 incident"
+    assert (
+        first == "6 of 13 jobs retried, 2 failed for good, 1 waiting, 1 bad node of 12, 1 incident"
+    )
 
 
 @pytest.mark.parametrize("render", [overview, to_markdown])
 def test_waiting_job_has_what_it_waits_for_in_the_cause_column(render: object) -> None:
     row = line(render(sample_report()), "lone_bay_6e1")  # type: ignore[operator]
-    assert "waits for a node that fits (0 of 12 nodes are available: 8 have too few nvidia.com/gpu" in row
+    assert (
+        "waits for a node that fits (0 of 12 nodes are available: 8 have too few nvidia.com/gpu"
+        in row
+    )
 
 
 def test_waiting_after_a_failure_shows_both() -> None:
@@ -50,8 +55,13 @@ def test_waiting_after_a_failure_shows_both() -> None:
 
 def test_running_gang_shows_how_many_of_its_pods_wait_for_what() -> None:
     waiting = Waiting(WaitingFor.UNSCHEDULABLE)
-    gang = [attempt("job", 0, f"n{rank}", 0, outcome=RunOutcome.RUNNING, rank=f"worker-{rank}") for rank in (0, 1)]
-    gang.insert(0, attempt("job", 0, None, outcome=RunOutcome.WAITING, waiting=waiting, rank="worker-2"))
+    gang = [
+        attempt("job", 0, f"n{rank}", 0, outcome=RunOutcome.RUNNING, rank=f"worker-{rank}")
+        for rank in (0, 1)
+    ]
+    gang.insert(
+        0, attempt("job", 0, None, outcome=RunOutcome.WAITING, waiting=waiting, rank="worker-2")
+    )
     report = DiagnosisReport(attempts=tuple(gang), jobs=(job_of(gang),))
     assert report.jobs[0].outcome is RunOutcome.RUNNING
     assert "1 of 3 pods: waits for a node that fits" in line(overview(report), "job")
@@ -59,7 +69,9 @@ def test_running_gang_shows_how_many_of_its_pods_wait_for_what() -> None:
 
 def test_long_message_about_waiting_is_cut_at_a_word() -> None:
     evidence = Evidence(EvidenceSource.POD_EVENT, "FailedScheduling", "insufficient " * 40)
-    one = attempt("job", 0, None, outcome=RunOutcome.WAITING, waiting=Waiting(WaitingFor.QUOTA, (evidence,)))
+    one = attempt(
+        "job", 0, None, outcome=RunOutcome.WAITING, waiting=Waiting(WaitingFor.QUOTA, (evidence,))
+    )
     row = line(overview(DiagnosisReport(attempts=(one,), jobs=(job_of([one]),))), "job")
     words = row[row.index("(") + 1 : row.index(")")]
     assert len(words) <= LONGEST_DETAIL + 4
@@ -96,7 +108,9 @@ def test_job_in_detail_has_only_the_incidents_of_its_nodes() -> None:
 def test_recovered_nodes_are_counted_and_named_also_among_many() -> None:
     report = large_report(jobs=10, nodes=100)
     recovered = verdict(f"{GPU}02", Level.RECOVERED, 1, 12, "NotReady once, 11 good attempts since")
-    text = overview(replace(report, verdicts=(*report.verdicts[:4], recovered, *report.verdicts[4:])))
+    text = overview(
+        replace(report, verdicts=(*report.verdicts[:4], recovered, *report.verdicts[4:]))
+    )
     assert "Nodes: 4 bad, 1 recovered, 96 ok" in text
     assert "11 good attempts since" in line(text, f"{GPU}02")
     assert sum(row.startswith("aks-") for row in text.splitlines()) < 20
@@ -111,7 +125,10 @@ def test_ok_shows_the_rate_that_it_excludes() -> None:
 
 
 def test_nodes_follow_the_attempts() -> None:
-    assert route_text([attempt("j", 0, "a"), attempt("j", 1, "b"), attempt("j", 2, "a")]) == "a -> b -> a"
+    assert (
+        route_text([attempt("j", 0, "a"), attempt("j", 1, "b"), attempt("j", 2, "a")])
+        == "a -> b -> a"
+    )
 
 
 def test_several_attempts_in_a_row_on_one_node_are_counted() -> None:
@@ -123,11 +140,18 @@ def test_gang_shows_the_node_of_the_rank_that_failed_first() -> None:
     gang = [item for item in sample_report().attempts if item.job == "wide_yew_3a9"]
     assert route_text(gang) == f"{GPU}02 (+3 nodes) -> {GPU}04 (+3 nodes)"
     steps, left_out = route(gang, 3)
-    assert (steps[0].nodes, steps[0].note, left_out) == ([f"{GPU}0{rank}" for rank in (2, 0, 1)], "+1 node", 0)
+    assert (steps[0].nodes, steps[0].note, left_out) == (
+        [f"{GPU}0{rank}" for rank in (2, 0, 1)],
+        "+1 node",
+        0,
+    )
 
 
 def test_many_attempts_are_cut_and_counted() -> None:
-    assert route_text([attempt("j", number, f"n{number}") for number in range(9)]) == "n0 -> n1 -> n2 +6"
+    assert (
+        route_text([attempt("j", number, f"n{number}") for number in range(9)])
+        == "n0 -> n1 -> n2 +6"
+    )
 
 
 def test_unknown_and_cut_names_are_marked_and_a_pod_that_waits_has_no_node() -> None:
@@ -139,4 +163,6 @@ def test_unknown_and_cut_names_are_marked_and_a_pod_that_waits_has_no_node() -> 
 
 def test_summary_names_only_what_was_read() -> None:
     assert summary(DiagnosisReport()).startswith("0 logs read (0 B): 0 attempts")
-    assert summary(DiagnosisReport(stats=Stats(pods=1, nodes=2))).startswith("1 pod, 2 nodes, 0 events: ")
+    assert summary(DiagnosisReport(stats=Stats(pods=1, nodes=2))).startswith(
+        "1 pod, 2 nodes, 0 events: "
+    )

@@ -19,10 +19,17 @@ START = 1_700_000_000.0
 
 
 def log(
-    steps: Iterable[int], start: float = START, every: float = 1.0, keys: Iterable[str] = ("loss", "accuracy")
+    steps: Iterable[int],
+    start: float = START,
+    every: float = 1.0,
+    keys: Iterable[str] = ("loss", "accuracy"),
 ) -> list[Point]:
     """Each key logged at each step, one step every few seconds."""
-    return [Point(key, step, start + index * every, 1.0) for index, step in enumerate(steps) for key in keys]
+    return [
+        Point(key, step, start + index * every, 1.0)
+        for index, step in enumerate(steps)
+        for key in keys
+    ]
 
 
 def end(points: list[Point]) -> float:
@@ -70,7 +77,9 @@ def test_two_restarts_each_lose_the_work_of_their_own_segment() -> None:
     points = after(after(log(range(100)), 100, range(50, 61)), 100, range(50, 200))
     first, second = restarts_in("run", points)
     assert (first.lost_steps, second.lost_steps) == (49, 10)
-    assert second.lost_seconds == 10 + 100  # since the second segment reached 50, not since the first did
+    assert (
+        second.lost_seconds == 10 + 100
+    )  # since the second segment reached 50, not since the first did
 
 
 def test_second_restart_from_before_the_first_checkpoint_counts_from_the_older_segment() -> None:
@@ -82,10 +91,19 @@ def test_second_restart_from_before_the_first_checkpoint_counts_from_the_older_s
 def test_gap_limit_is_a_minute_or_five_intervals_whichever_is_longer() -> None:
     def one_key(pause: float, every: float) -> list[Point]:
         """Two keys that go back need no pause."""
-        return after(log(range(100), every=every, keys=["loss"]), pause, range(50, 200), every, keys=["loss"])
+        return after(
+            log(range(100), every=every, keys=["loss"]), pause, range(50, 200), every, keys=["loss"]
+        )
 
-    for pause, every, confidence in ((60, 1, "low"), (61, 1, "medium"), (500, 100, "low"), (501, 100, "medium")):
-        assert [item.confidence for item in restarts_in("run", one_key(pause, every))] == [confidence]
+    for pause, every, confidence in (
+        (60, 1, "low"),
+        (61, 1, "medium"),
+        (500, 100, "low"),
+        (501, 100, "medium"),
+    ):
+        assert [item.confidence for item in restarts_in("run", one_key(pause, every))] == [
+            confidence
+        ]
 
 
 def test_order_of_the_points_in_the_store_does_not_matter() -> None:
@@ -113,7 +131,9 @@ def test_restart_in_the_middle_of_an_epoch_is_found_among_epoch_resets() -> None
         points = after(points, 120, range(length))
     [restart] = restarts_in("run", points)
     assert restart.last_step == 36
-    assert restart.confidence == "low"  # a counter that starts with each epoch hides where the run went on
+    assert (
+        restart.confidence == "low"
+    )  # a counter that starts with each epoch hides where the run went on
 
 
 def epochs_logged(lengths: list[int], numbers: list[int], pause: float = 120) -> list[Point]:
@@ -122,7 +142,9 @@ def epochs_logged(lengths: list[int], numbers: list[int], pause: float = 120) ->
     for length, number in zip(lengths, numbers, strict=True):
         start = end(points) + pause if points else START
         part = log(range(length), start)
-        points += part + [Point("epoch", point.step, point.time, float(number)) for point in part[::2]]
+        points += part + [
+            Point("epoch", point.step, point.time, float(number)) for point in part[::2]
+        ]
     return points
 
 
@@ -134,7 +156,10 @@ def test_epoch_that_goes_on_tells_an_epoch_reset_from_a_restart() -> None:
 
 def test_job_that_dies_at_the_same_step_again_and_again_is_found_when_the_epoch_goes_back() -> None:
     points = epochs_logged([100, 100, 100, 100, 100], [0, 1, 0, 1, 0])
-    assert [restart.kind for restart in restarts_in("run", points)] == ["from-scratch", "from-scratch"]
+    assert [restart.kind for restart in restarts_in("run", points)] == [
+        "from-scratch",
+        "from-scratch",
+    ]
 
 
 def test_several_ranks_writing_one_key_are_not_a_restart_even_with_a_straggler() -> None:
@@ -157,7 +182,10 @@ def test_restart_is_found_although_several_ranks_write_one_key() -> None:
 
 
 def test_batches_that_arrive_out_of_order_are_not_a_restart() -> None:
-    shuffled = [Point("loss", step, START + 10 * step + (25 if step % 7 == 0 else 0), 1.0) for step in range(300)]
+    shuffled = [
+        Point("loss", step, START + 10 * step + (25 if step % 7 == 0 else 0), 1.0)
+        for step in range(300)
+    ]
     assert not restarts_in("run", shuffled)
 
 
@@ -177,7 +205,12 @@ def test_all_zero_steps_use_the_epoch_series() -> None:
         time += gap * 100
         points += [Point("epoch", 0, time, float(epoch)), Point("loss", 0, time, 0.5)]
     [restart] = restarts_in("run", points)
-    assert (restart.kind, restart.last_step, restart.first_step, restart.keys) == ("resumed", 4, 2, ("epoch",))
+    assert (restart.kind, restart.last_step, restart.first_step, restart.keys) == (
+        "resumed",
+        4,
+        2,
+        ("epoch",),
+    )
     assert restart.confidence == "medium"
 
 
@@ -210,7 +243,11 @@ def test_any_restart_deeper_than_a_step_is_found_exactly_once(
     names = [f"m{number}" for number in range(keys)]
     gap = max(gap, 5 * every + 1)
     points = after(
-        log(range(crash), every=every, keys=names), gap, range(crash - back, crash + 200), every, keys=names
+        log(range(crash), every=every, keys=names),
+        gap,
+        range(crash - back, crash + 200),
+        every,
+        keys=names,
     )
     [restart] = restarts_in("run", points)
     assert (restart.last_step, restart.first_step) == (crash - 1, crash - back)
@@ -240,7 +277,9 @@ def test_steps_that_only_rise_never_make_a_restart(gaps: list[float], stride: in
         max_size=60,
     )
 )
-def test_any_points_at_all_give_an_answer_with_sane_figures(points: list[tuple[str, int, float, float]]) -> None:
+def test_any_points_at_all_give_an_answer_with_sane_figures(
+    points: list[tuple[str, int, float, float]],
+) -> None:
     for restart in restarts_in("run", [Point(*point) for point in points]):
         assert restart.lost_steps is None or restart.lost_steps >= 0
         assert restart.lost_seconds >= restart.gap_seconds >= 0
@@ -276,7 +315,9 @@ def test_wide_csv_with_iso_times_blank_cells_and_a_text_column(tmp_path: Path) -
 
 @pytest.mark.parametrize("shape", ["list", "rest", "by key", "lines"])
 def test_json_shapes(tmp_path: Path, shape: str) -> None:
-    points = [{"key": p.key, "value": 1, "timestamp": int(p.time * 1000), "step": p.step} for p in RESUMED]
+    points = [
+        {"key": p.key, "value": 1, "timestamp": int(p.time * 1000), "step": p.step} for p in RESUMED
+    ]
     by_key: dict[str, list[object]] = {}
     for point in points:
         by_key.setdefault(str(point["key"]), []).append(point)
@@ -318,8 +359,14 @@ def test_what_cannot_be_used_is_one_sentence(tmp_path: Path, text: str, says: st
 
 
 @settings(max_examples=80, deadline=None)
-@given(text=st.one_of(st.text(max_size=300), st.text(alphabet='{}[]",:step timestamp01\n', max_size=300)))
-def test_any_text_gives_points_or_one_sentence(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+@given(
+    text=st.one_of(
+        st.text(max_size=300), st.text(alphabet='{}[]",:step timestamp01\n', max_size=300)
+    )
+)
+def test_any_text_gives_points_or_one_sentence(
+    tmp_path_factory: pytest.TempPathFactory, text: str
+) -> None:
     path = tmp_path_factory.mktemp("any") / "any.csv"
     path.write_text(text, encoding="utf-8", errors="surrogatepass")
     sentence = ""

@@ -37,7 +37,9 @@ class Run:
         self.points: list[Point] = []
 
     def log(self, step: int, **values: float) -> None:
-        self.points += [Point(key.replace("__", "/"), step, self.now, value) for key, value in values.items()]
+        self.points += [
+            Point(key.replace("__", "/"), step, self.now, value) for key, value in values.items()
+        ]
 
     def train(self, steps: Iterable[int], every: float = 10.0, per_epoch: int = 0) -> Run:
         """Loss and learning rate at each step; with `per_epoch`, the epoch beside them, as Lightning does."""
@@ -81,7 +83,9 @@ def test_restart_from_scratch_without_a_pause_is_not_an_epoch_if_the_values_star
     assert (restart.kind, restart.last_step, restart.first_step) == ("from-scratch", 59, 0)
 
 
-def test_step_that_starts_again_with_the_second_epoch_is_not_a_restart_if_the_loss_goes_on() -> None:
+def test_step_that_starts_again_with_the_second_epoch_is_not_a_restart_if_the_loss_goes_on() -> (
+    None
+):
     run = Run()
     for total in range(150):
         run.log(total % 100, loss=falling(total), accuracy=1 - falling(total) / 3)
@@ -92,7 +96,9 @@ def test_step_that_starts_again_with_the_second_epoch_is_not_a_restart_if_the_lo
 def test_hugging_face_resumes_from_its_checkpoint_without_a_pause() -> None:
     run = Run()
     for step in [*range(10, 530, 10), *range(410, 1000, 10)]:
-        run.log(step, loss=falling(step), grad_norm=1.0, learning_rate=1e-5, epoch=round(step / 300, 2))
+        run.log(
+            step, loss=falling(step), grad_norm=1.0, learning_rate=1e-5, epoch=round(step / 300, 2)
+        )
         run.now += 30
     [restart] = run.restarts()
     assert (restart.kind, restart.last_step, restart.first_step) == ("resumed", 520, 410)
@@ -131,7 +137,10 @@ def test_system_metrics_that_go_on_counting_do_not_deny_a_restart() -> None:
     run = Run().train(range(0, 1000, 10)).wait(300).train(range(500, 1500, 10))
     points = [point for point in run.points if point.key == "loss"]
     times = [at for at in range(0, int(run.now - START), 10) if not 1000 < at < 1300]
-    points += [Point("system/gpu_0_memory", 9 * number, START + at, 50.0) for number, at in enumerate(times)]
+    points += [
+        Point("system/gpu_0_memory", 9 * number, START + at, 50.0)
+        for number, at in enumerate(times)
+    ]
     [restart] = restarts_in("run", points)
     assert (restart.last_step, restart.first_step) == (990, 500)
 
@@ -184,7 +193,9 @@ def test_values_that_start_over_twice_are_two_restarts() -> None:
 
 def test_the_picture_of_the_guide_a_warm_up_that_is_interrupted_after_six_epochs() -> None:
     learning_rates = [step / 10 * 1e-3 for step in (1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6, 7, 8, 9)]
-    points = [Point("lr", row, START + 600 * row, value) for row, value in enumerate(learning_rates)]
+    points = [
+        Point("lr", row, START + 600 * row, value) for row, value in enumerate(learning_rates)
+    ]
     [restart] = restarts_in("run", points)
     assert (restart.kind, restart.confidence, restart.keys) == ("from-scratch", "low", ("lr",))
 
@@ -195,7 +206,9 @@ def test_values_that_start_over_without_a_pause_need_two_keys_or_the_same_values
     only = rows([60, 80], 0, keys="loss")
     [restart] = restarts_in("run", only)
     assert (restart.kind, restart.first_step, restart.confidence) == ("from-scratch", 60, "low")
-    similar = [point._replace(value=point.value * 1.2) if point.step >= 60 else point for point in only]
+    similar = [
+        point._replace(value=point.value * 1.2) if point.step >= 60 else point for point in only
+    ]
     assert not restarts_in("run", similar)  # another data set, or a phase of its own
     steady = [Point("accuracy", point.step, point.time, 0.5) for point in only]
     assert not restarts_in("run", [*only, *steady])
@@ -255,7 +268,11 @@ def test_loss_that_diverges_to_its_first_value_and_stays_there() -> None:
     run = Run()
     for step in range(300):
         lost = step >= 200
-        run.log(step, loss=2.3 if lost else falling(step), accuracy=0.1 if lost else 1 - falling(step) / 2.55)
+        run.log(
+            step,
+            loss=2.3 if lost else falling(step),
+            accuracy=0.1 if lost else 1 - falling(step) / 2.55,
+        )
         run.wait(10)
     assert not run.restarts()
 
@@ -264,7 +281,9 @@ def test_loss_that_has_just_diverged_does_not_take_the_same_way_again() -> None:
     run = Run()
     for step in range(315):
         lost = step >= 300
-        run.log(step, loss=2.3 if lost else 2.3 - step / 200, accuracy=0.1 if lost else 0.1 + step / 400)
+        run.log(
+            step, loss=2.3 if lost else 2.3 - step / 200, accuracy=0.1 if lost else 0.1 + step / 400
+        )
         run.wait(10)
     assert not run.restarts()
 
@@ -279,7 +298,9 @@ def test_metric_that_starts_over_while_another_goes_on() -> None:
     assert restarts_in("run", [point for point in run.points if point.key == "reward"])
 
 
-def test_metric_that_starts_over_with_each_epoch_is_not_a_restart_although_one_epoch_ends_with_a_pause() -> None:
+def test_metric_that_starts_over_with_each_epoch_is_not_a_restart_although_one_epoch_ends_with_a_pause() -> (
+    None
+):
     run = Run()
     for step in range(500):
         run.log(step, progress=step % 100 / 100)
@@ -316,7 +337,9 @@ def test_noisy_first_values_are_not_a_restart() -> None:
     run = Run()
     for step in range(300):
         run.log(
-            step, loss=falling(step) * (1 + noise.gauss(0, 0.5 if step < 15 else 0.2)), accuracy=noise.random()
+            step,
+            loss=falling(step) * (1 + noise.gauss(0, 0.5 if step < 15 else 0.2)),
+            accuracy=noise.random(),
         )
         run.wait(10 + (300 if step in (30, 150) else 0))
     assert not run.restarts()
@@ -338,13 +361,17 @@ def test_step_that_starts_again_with_each_epoch_while_the_epoch_rises() -> None:
             for step in range(100):
                 run.log(step, loss=falling(100 * epoch + step), accuracy=0.5)
                 run.wait(10)
-            run.log(epoch, epoch=epoch, val_loss=falling(100 * epoch))  # once, at the end of the epoch
+            run.log(
+                epoch, epoch=epoch, val_loss=falling(100 * epoch)
+            )  # once, at the end of the epoch
             run.wait(pause)
         assert not run.restarts()
 
 
 @pytest.mark.parametrize("batches", [(50, 50), (50, 80)])
-def test_validation_with_a_counter_of_its_own_that_starts_again_each_time(batches: tuple[int, int]) -> None:
+def test_validation_with_a_counter_of_its_own_that_starts_again_each_time(
+    batches: tuple[int, int],
+) -> None:
     """Two validations so far, an hour of training between them."""
     run = Run()
     for part, count in enumerate(batches):
@@ -354,7 +381,9 @@ def test_validation_with_a_counter_of_its_own_that_starts_again_each_time(batche
             run.wait(2)
     run.train(range(720, 800))
     assert not run.restarts()
-    assert not restarts_in("run", [point._replace(value=1.0) for point in run.points])  # by the steps alone
+    assert not restarts_in(
+        "run", [point._replace(value=1.0) for point in run.points]
+    )  # by the steps alone
 
 
 def test_validation_that_is_logged_once_per_epoch_with_the_epoch_as_step() -> None:

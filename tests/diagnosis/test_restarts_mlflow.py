@@ -44,7 +44,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     needs("flask", "flask_cors", "sqlalchemy", "alembic")
     folder = tmp_path_factory.mktemp("mlflow")
     [port] = free_ports(1)
-    command = [sys.executable, "-c", SERVER, str(port), f"sqlite:///{folder}/mlflow.db", str(folder / "artifacts")]
+    command = [
+        sys.executable,
+        "-c",
+        SERVER,
+        str(port),
+        f"sqlite:///{folder}/mlflow.db",
+        str(folder / "artifacts"),
+    ]
     server = Server(command, folder / "server.log")
     url = f"http://127.0.0.1:{port}"
     try:
@@ -76,10 +83,19 @@ def log_retried_run(uri: str, points: int = 213, resume: int = 201) -> str:
     from mlflow.entities import Metric
 
     client: Any = MlflowClient(tracking_uri=uri)
-    run_id: str = client.create_run(client.create_experiment(f"retried {time.time_ns()}")).info.run_id
+    run_id: str = client.create_run(
+        client.create_experiment(f"retried {time.time_ns()}")
+    ).info.run_id
     steps = [(step, START_MS + step * 1000) for step in range(points)]
-    steps += [(step, steps[-1][1] + 120_000 + n * 1000) for n, step in enumerate(range(resume, resume + 100))]
-    logged = [Metric(key, 1.0 / (1 + step), when, step) for step, when in steps for key in ("loss", "val/acc")]
+    steps += [
+        (step, steps[-1][1] + 120_000 + n * 1000)
+        for n, step in enumerate(range(resume, resume + 100))
+    ]
+    logged = [
+        Metric(key, 1.0 / (1 + step), when, step)
+        for step, when in steps
+        for key in ("loss", "val/acc")
+    ]
     for first in range(0, len(logged), 500):
         client.log_batch(run_id, metrics=logged[first : first + 500])
     return run_id

@@ -22,7 +22,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arc_toolkit.cli.main import main
-from arc_toolkit.diagnosis import cluster_index, collect, report_formats, report_markdown, report_text
+from arc_toolkit.diagnosis import (
+    cluster_index,
+    collect,
+    report_formats,
+    report_markdown,
+    report_text,
+)
 from arc_toolkit.diagnosis.model import ClusterFacts, LogFile
 from arc_toolkit.diagnosis.report import build
 from arc_toolkit.diagnosis.sources.inventory import Inventory
@@ -37,12 +43,22 @@ scalars = st.one_of(
     st.integers(-(2**70), 2**70),
     st.text(max_size=8),
     st.sampled_from(
-        ["True", "Failed", "Evicted", "2026-03-03T10:00:00Z", "9999-99-99", "0001-01-01T00:00:00+23:59", NODE_A]
+        [
+            "True",
+            "Failed",
+            "Evicted",
+            "2026-03-03T10:00:00Z",
+            "9999-99-99",
+            "0001-01-01T00:00:00+23:59",
+            NODE_A,
+        ]
     ),
 )
 anything = st.recursive(
     scalars,
-    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=6), inner, max_size=3)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=6), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 
@@ -78,7 +94,9 @@ def objects(draw: Any) -> list[Any]:
 
 @settings(max_examples=100, deadline=None)
 @given(objects())
-def test_objects_that_are_damaged_anywhere_are_diagnosed_without_a_fault(damaged: list[Any]) -> None:
+def test_objects_that_are_damaged_anywhere_are_diagnosed_without_a_fault(
+    damaged: list[Any],
+) -> None:
     data = json.dumps({"kind": "List", "items": damaged}).encode()
     try:
         facts = cluster_index.parse_list(data)
@@ -96,7 +114,9 @@ def test_objects_that_are_damaged_anywhere_are_diagnosed_without_a_fault(damaged
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(anything, max_size=4), st.lists(anything, max_size=4), st.lists(anything, max_size=4))
+@given(
+    st.lists(anything, max_size=4), st.lists(anything, max_size=4), st.lists(anything, max_size=4)
+)
 def test_objects_that_are_anything_at_all_are_read_without_a_fault(
     pods: list[Any], nodes: list[Any], events: list[Any]
 ) -> None:
@@ -218,6 +238,8 @@ def test_an_interrupt_ends_the_reading_processes_at_once() -> None:
 def test_progress_is_shown_while_reading() -> None:
     told: list[str] = []
     data = node_line(NODE_A)
-    inventory = Inventory(logs=[LogFile(f"j{number}/{LOG}", lambda: io.BytesIO(data)) for number in range(250)])
+    inventory = Inventory(
+        logs=[LogFile(f"j{number}/{LOG}", lambda: io.BytesIO(data)) for number in range(250)]
+    )
     collect.read_logs(inventory, 1, told.append)
     assert told == ["read 100 of 250 logs", "read 200 of 250 logs", "read 250 of 250 logs"]

@@ -8,7 +8,19 @@ import pytest
 
 from arc_toolkit.diagnosis.model import CauseKind, RunOutcome
 from arc_toolkit.diagnosis.report import build
-from tests.diagnosis.made import NODE_A, NODE_B, NODE_C, at, container, facts, log, node, node_line, pod, scanned
+from tests.diagnosis.made import (
+    NODE_A,
+    NODE_B,
+    NODE_C,
+    at,
+    container,
+    facts,
+    log,
+    node,
+    node_line,
+    pod,
+    scanned,
+)
 
 FIRST = "job/system_logs/amlarc_cr_bootstrap.log"
 RETRY = "job/system_logs/retry-001/amlarc_cr_bootstrap.log"
@@ -54,7 +66,9 @@ def test_pods_that_are_created_together_stay_together_although_only_one_rank_rep
 
 
 def test_a_rank_that_is_created_again_while_the_others_run_belongs_to_them() -> None:
-    assert attempts_of(rank(0, 0), rank(1, 0), rank(2, 20, phase="Pending")) == {0: ["0@0", "1@0", "2@20"]}
+    assert attempts_of(rank(0, 0), rank(1, 0), rank(2, 20, phase="Pending")) == {
+        0: ["0@0", "1@0", "2@20"]
+    }
 
 
 def test_a_rank_that_is_replaced_while_the_others_go_on_stays_in_its_attempt() -> None:
@@ -86,7 +100,9 @@ def test_pods_of_two_volcano_jobs_are_two_attempts() -> None:
 
 
 def test_a_pod_that_was_refused_at_once_is_a_rank_of_its_gang() -> None:
-    refused = pod(name="azureml-aa-worker-0", uid="refused", start=0, reason="UnexpectedAdmissionError")
+    refused = pod(
+        name="azureml-aa-worker-0", uid="refused", start=0, reason="UnexpectedAdmissionError"
+    )
     assert attempts_of(refused, rank(1, 0.05, 20)) == {0: ["refused", "1@0.05"]}
 
 
@@ -97,7 +113,10 @@ def test_creation_decides_because_the_clocks_of_nodes_differ() -> None:
 
 
 def test_volcano_counts_the_pods_whose_names_do_not_say_a_rank() -> None:
-    pods = [rank(index, 0, labels={"role": "worker", "volcano.sh/task-index": str(index)}) for index in (0, 1)]
+    pods = [
+        rank(index, 0, labels={"role": "worker", "volcano.sh/task-index": str(index)})
+        for index in (0, 1)
+    ]
     for index, made in enumerate(pods):
         made["metadata"]["name"] = f"odd-{'xyz'[index]}"
     assert attempts_of(*pods) == {0: ["0@0", "1@0"]}
@@ -120,11 +139,23 @@ def test_one_log_belongs_to_the_attempt_that_it_fits(start: float, number: int) 
 def test_a_log_without_a_pod_is_placed_by_time_and_folder() -> None:
     pods = [rank(0, 30, 50, where=NODE_B), rank(0, 60, where=NODE_C)]
     early = log(FIRST, NODE_A, start=TEN, start_exact=True)
-    assert [attempt.node for attempt in build([early], [facts(pods)]).attempts] == [NODE_A, NODE_B, NODE_C]
+    assert [attempt.node for attempt in build([early], [facts(pods)]).attempts] == [
+        NODE_A,
+        NODE_B,
+        NODE_C,
+    ]
     between = log(FIRST, NODE_A, start=TEN + 55 * 60, start_exact=True)
-    assert [attempt.node for attempt in build([between], [facts(pods)]).attempts] == [NODE_B, NODE_A, NODE_C]
+    assert [attempt.node for attempt in build([between], [facts(pods)]).attempts] == [
+        NODE_B,
+        NODE_A,
+        NODE_C,
+    ]
     retry = [log(FIRST, NODE_B), log(RETRY, NODE_A)]
-    assert [attempt.node for attempt in build(retry, [facts(pods)]).attempts] == [NODE_B, NODE_A, NODE_C]
+    assert [attempt.node for attempt in build(retry, [facts(pods)]).attempts] == [
+        NODE_B,
+        NODE_A,
+        NODE_C,
+    ]
 
 
 def test_a_log_without_a_node_belongs_to_the_last_pod() -> None:
@@ -144,7 +175,10 @@ def test_a_pod_that_seems_to_run_on_a_lost_node_has_failed_if_another_attempt_fo
     lost = node(conditions=[{"type": "Ready", "status": "Unknown", "lastTransitionTime": at(20)}])
     both = [rank(0, 0), rank(0, 30, where=NODE_B)]
     given = facts(both, nodes=[lost, node(NODE_B)])
-    assert [attempt.outcome for attempt in build([], [given]).attempts] == [RunOutcome.FAILED, RunOutcome.RUNNING]
+    assert [attempt.outcome for attempt in build([], [given]).attempts] == [
+        RunOutcome.FAILED,
+        RunOutcome.RUNNING,
+    ]
     assert build([], [facts([rank(0, 0)], nodes=[lost])]).attempts[0].outcome is RunOutcome.RUNNING
 
 

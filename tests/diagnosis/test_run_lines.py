@@ -39,7 +39,9 @@ def diagnose(arc: Callable[..., Result], folder: Path, *lines: str) -> dict[str,
     return attempt
 
 
-def test_a_noticed_eviction_is_proved_with_the_steps_lost(arc: Callable[..., Result], tmp_path: Path) -> None:
+def test_a_noticed_eviction_is_proved_with_the_steps_lost(
+    arc: Callable[..., Result], tmp_path: Path
+) -> None:
     lines = (START, NOTICE.format("preempt", "azure"), SAVED, END.format("evicted", 143))
     attempt = diagnose(arc, tmp_path, *lines)
     assert attempt["outcome"] == "failed"
@@ -61,27 +63,41 @@ def test_a_machine_that_was_faster_than_its_notice_is_proved_too(
     "lines",
     [
         (START, NOTICE.format("preempt", "azure"), WITHDRAWN),
-        (START, NOTICE.format("stop", "sigterm"), END.format("evicted", 143)),  # nobody says who asked
-        (START, NOTICE.format("preempt", "azure"), END.format("finished", 0)),  # it was done in time
+        (
+            START,
+            NOTICE.format("stop", "sigterm"),
+            END.format("evicted", 143),
+        ),  # nobody says who asked
+        (
+            START,
+            NOTICE.format("preempt", "azure"),
+            END.format("finished", 0),
+        ),  # it was done in time
         (START, END.format("failed", 1)),
         ("my arc-toolkit-run 2 is great",),
     ],
 )
-def test_other_ends_prove_no_eviction(arc: Callable[..., Result], tmp_path: Path, lines: tuple[str, ...]) -> None:
+def test_other_ends_prove_no_eviction(
+    arc: Callable[..., Result], tmp_path: Path, lines: tuple[str, ...]
+) -> None:
     cause = diagnose(arc, tmp_path, *lines)["cause"]
     assert cause is None or cause["kind"] != "spot-preemption"
 
 
 def test_the_record_of_the_last_process_counts() -> None:
     again = START.replace("restart=0", "restart=1")
-    record = read_run("\n".join([START, NOTICE.format("preempt", "aws"), again, END.format("failed", 3)]))
+    record = read_run(
+        "\n".join([START, NOTICE.format("preempt", "aws"), again, END.format("failed", 3)])
+    )
     assert record is not None
     assert (record.notice, record.reason, record.code, record.steps_lost) == ("", "failed", 3, 2)
     assert read_run("nothing here") is None
     assert read_run("arc-toolkit-run not-a-time end reason=evicted") is None
 
 
-@pytest.mark.parametrize("name", ["user_logs/std_log.txt", f"logs/worker-{'0a' * 28}-01000000-499.err"])
+@pytest.mark.parametrize(
+    "name", ["user_logs/std_log.txt", f"logs/worker-{'0a' * 28}-01000000-499.err"]
+)
 @pytest.mark.parametrize("is_named", [False, True])
 def test_the_log_of_a_process_that_was_evicted_needs_no_other(
     arc: Callable[..., Result], tmp_path: Path, name: str, is_named: bool
@@ -89,7 +105,9 @@ def test_the_log_of_a_process_that_was_evicted_needs_no_other(
     """Also one of Ray, to which the agents of `elastic` write."""
     path = tmp_path / "job" / name
     path.parent.mkdir(parents=True)
-    path.write_text("\n".join((":actor_name:RayAgent", START, NOTICE.format("preempt", "azure"))) + "\n")
+    path.write_text(
+        "\n".join((":actor_name:RayAgent", START, NOTICE.format("preempt", "azure"))) + "\n"
+    )
     result = arc("diagnose", path if is_named else tmp_path, "--format", "json")
     assert result.code == 0
     (job,) = json.loads(result.out)["jobs"]
@@ -128,7 +146,9 @@ def attempts(arc: Callable[..., Result], log: Path, *lines: str) -> list[dict[st
     return found
 
 
-def test_every_start_in_a_log_of_run_is_an_attempt(arc: Callable[..., Result], tmp_path: Path) -> None:
+def test_every_start_in_a_log_of_run_is_an_attempt(
+    arc: Callable[..., Result], tmp_path: Path
+) -> None:
     first, second = attempts(arc, tmp_path / "run.log", "hello", *FIRST, *SECOND)
     assert [(item["number"], item["node"], item["outcome"]) for item in (first, second)] == [
         (0, NODE, "failed"),
@@ -143,8 +163,13 @@ def test_every_start_in_a_log_of_run_is_an_attempt(arc: Callable[..., Result], t
     assert "step 1201 was saved, 2 steps lost" in second["cause"]["evidence"][0]["message"]
 
 
-def test_each_pod_of_kubectl_logs_with_a_prefix_is_a_rank(arc: Callable[..., Result], tmp_path: Path) -> None:
-    texts = ("\n".join((*FIRST, *SECOND)).split("\n"), START.replace(NODE, "other-node").split("\n"))
+def test_each_pod_of_kubectl_logs_with_a_prefix_is_a_rank(
+    arc: Callable[..., Result], tmp_path: Path
+) -> None:
+    texts = (
+        "\n".join((*FIRST, *SECOND)).split("\n"),
+        START.replace(NODE, "other-node").split("\n"),
+    )
     mixed = [
         f"[pod/{pod}/main] 2026-03-03T09:00:00.123456789Z {line}"
         for pod, lines in zip(("train-0", "train-1"), texts, strict=True)
@@ -165,35 +190,59 @@ def test_each_pod_of_kubectl_logs_with_a_prefix_is_a_rank(arc: Callable[..., Res
         ((START, END.format("finished", 0)), "succeeded", None),
         ((START,), "unknown", None),
         ((START, NOTICE.format("preempt", "azure")), "failed", "spot-preemption"),
-        ((START, NOTICE.format("preempt", "gcp"), END.format("withdrawn", 143)), "failed", "spot-preemption"),
+        (
+            (START, NOTICE.format("preempt", "gcp"), END.format("withdrawn", 143)),
+            "failed",
+            "spot-preemption",
+        ),
         ((START, NOTICE.format("reboot", "azure"), END.format("evicted", 143)), "failed", "drain"),
-        ((START, NOTICE.format("stop", "sigterm"), END.format("evicted", 143)), "failed", "unknown"),
+        (
+            (START, NOTICE.format("stop", "sigterm"), END.format("evicted", 143)),
+            "failed",
+            "unknown",
+        ),
         ((START, END.format("interrupted", 130)), "failed", "cancelled"),
         ((START, END.format("failed", 137)), "failed", "unknown"),
         ((END.format("evicted", 143),), "failed", "unknown"),  # `kubectl logs --tail=1`
         # the process crashed, and the notice came in the pause after it
-        ((*FIRST, "arc-toolkit-run 2026-03-03T09:10:01Z end reason=evicted step=300"), "failed", "user-error"),
+        (
+            (*FIRST, "arc-toolkit-run 2026-03-03T09:10:01Z end reason=evicted step=300"),
+            "failed",
+            "user-error",
+        ),
     ],
 )
 def test_how_a_process_under_run_ended(
-    arc: Callable[..., Result], tmp_path: Path, lines: tuple[str, ...], outcome: str, kind: str | None
+    arc: Callable[..., Result],
+    tmp_path: Path,
+    lines: tuple[str, ...],
+    outcome: str,
+    kind: str | None,
 ) -> None:
     (attempt,) = attempts(arc, tmp_path / "run.log", *lines)
     assert attempt["outcome"] == outcome
     assert (attempt["cause"]["kind"] if attempt["cause"] else None) == kind
 
 
-def test_a_request_to_stop_does_not_count_for_the_node(arc: Callable[..., Result], tmp_path: Path) -> None:
+def test_a_request_to_stop_does_not_count_for_the_node(
+    arc: Callable[..., Result], tmp_path: Path
+) -> None:
     log = tmp_path / "run.log"
-    log.write_text("\n".join((START, NOTICE.format("stop", "sigterm"), END.format("evicted", 143))) + "\n")
+    log.write_text(
+        "\n".join((START, NOTICE.format("stop", "sigterm"), END.format("evicted", 143))) + "\n"
+    )
     (verdict,) = json.loads(arc("diagnose", log, "--format", "json").out)["nodes"]
     assert (verdict["node"], verdict["failures"], verdict["attempts"]) == (NODE, 0, 0)
 
 
-def test_two_logs_of_run_in_one_folder_are_two_jobs(arc: Callable[..., Result], tmp_path: Path) -> None:
+def test_two_logs_of_run_in_one_folder_are_two_jobs(
+    arc: Callable[..., Result], tmp_path: Path
+) -> None:
     for name in ("a.log", "b.log"):
         (tmp_path / name).write_text("\n".join(FIRST) + "\n")
-    report = json.loads(arc("diagnose", tmp_path / "a.log", tmp_path / "b.log", "--format", "json").out)
+    report = json.loads(
+        arc("diagnose", tmp_path / "a.log", tmp_path / "b.log", "--format", "json").out
+    )
     assert sorted(job["name"] for job in report["jobs"]) == ["a", "b"]
 
 
@@ -208,7 +257,10 @@ def test_what_the_job_printed_without_any_bootstrap_log_has_the_node_of_run(
 ) -> None:
     log = tmp_path / "job" / "user_logs" / "std_log.txt"
     log.parent.mkdir(parents=True)
-    log.write_text("\n".join((START, NOTICE.format("preempt", "azure"), SAVED, END.format("evicted", 143))) + "\n")
+    log.write_text(
+        "\n".join((START, NOTICE.format("preempt", "azure"), SAVED, END.format("evicted", 143)))
+        + "\n"
+    )
     report = json.loads(arc("diagnose", tmp_path, "--format", "json").out)
     (attempt,) = report["jobs"][0]["attempts"]
     assert (attempt["node"], attempt["cause"]["kind"]) == (NODE, "spot-preemption")

@@ -21,7 +21,9 @@ from tests.diagnosis.made import NODE_A, NODE_B, node_line, scanned
 X = NODE_A.encode()
 FIRST = TAIL + CHUNK  # bytes of a file in the first chunk
 # Where a line can be cut: around the end of a chunk, and around the place up to which a chunk is searched.
-BORDERS = [FIRST + away for away in range(-40, 40)] + [FIRST - LONGEST_LINE + away for away in range(-40, 40)]
+BORDERS = [FIRST + away for away in range(-40, 40)] + [
+    FIRST - LONGEST_LINE + away for away in range(-40, 40)
+]
 
 
 @pytest.mark.parametrize(
@@ -92,7 +94,11 @@ def test_what_is_not_a_name_is_refused(line: bytes) -> None:
 
 def test_the_digest_is_that_of_the_beginning_and_the_end() -> None:
     middle = b"." * 3 * CHUNK
-    digests = {scanned(a + node_line(NODE_A) + middle + b).digest for a in (b"1", b"2") for b in (b"1", b"2")}
+    digests = {
+        scanned(a + node_line(NODE_A) + middle + b).digest
+        for a in (b"1", b"2")
+        for b in (b"1", b"2")
+    }
     assert len(digests) == 4
     assert scanned(node_line(NODE_A) + middle).digest == scanned(node_line(NODE_A) + middle).digest
 
@@ -102,15 +108,24 @@ def test_repeats_of_a_name_are_one() -> None:
 
 
 def test_two_names_keep_their_order() -> None:
-    assert scanned(node_line(NODE_B) + node_line(NODE_A) + node_line(NODE_B)).nodes == [NODE_B, NODE_A]
+    assert scanned(node_line(NODE_B) + node_line(NODE_A) + node_line(NODE_B)).nodes == [
+        NODE_B,
+        NODE_A,
+    ]
 
 
 @pytest.mark.parametrize(
     ("line", "name"),
     [
         # The only public line, in both of its spellings: an open quote, letters swapped, four characters.
-        (b"++ echo 'Run on node: ask-agentpool-17631869-vmss0000\n", "ask-agentpool-17631869-vmss0000"),
-        (b"++ echo 'Run on node: ask-agentpool-17631869-vmss0000\"\n", "ask-agentpool-17631869-vmss0000"),
+        (
+            b"++ echo 'Run on node: ask-agentpool-17631869-vmss0000\n",
+            "ask-agentpool-17631869-vmss0000",
+        ),
+        (
+            b"++ echo 'Run on node: ask-agentpool-17631869-vmss0000\"\n",
+            "ask-agentpool-17631869-vmss0000",
+        ),
         (b"Run on node: aks-gpu-12345678-vmss00000\n", "aks-gpu-12345678-vmss00000"),
         (b"++ echo 'Run on node: trainer-rack2-1\n", "trainer-rack2-1"),
         (b'++ echo "Run on node: trainer-rack2-1\r\n', "trainer-rack2-1"),
@@ -118,10 +133,14 @@ def test_two_names_keep_their_order() -> None:
         (b"Run on node: trainer-rack2-\n", "trainer-rack2"),
     ],
 )
-def test_a_name_that_is_cut_is_marked_and_one_that_is_whole_replaces_it(line: bytes, name: str) -> None:
+def test_a_name_that_is_cut_is_marked_and_one_that_is_whole_replaces_it(
+    line: bytes, name: str
+) -> None:
     found = scanned(line + b"+ true\n")
     assert (found.nodes, found.truncated) == ([name], True)
-    whole = f"{name}-1" if "vmss" not in name else name.ljust(len(name.partition("vmss")[0]) + 10, "0")
+    whole = (
+        f"{name}-1" if "vmss" not in name else name.ljust(len(name.partition("vmss")[0]) + 10, "0")
+    )
     for data in (line + node_line(whole), node_line(whole) + line):
         found = scanned(data)
         assert (found.nodes, found.truncated) == ([whole], False)
@@ -130,12 +149,16 @@ def test_a_name_that_is_cut_is_marked_and_one_that_is_whole_replaces_it(line: by
 
 
 def test_of_two_cut_names_the_longer_one_counts() -> None:
-    found = scanned(b"+ echo 'Run on node: gpu-box\n+ echo 'Run on node: gpu-box-1\n+ echo 'Run on node: gpu\n")
+    found = scanned(
+        b"+ echo 'Run on node: gpu-box\n+ echo 'Run on node: gpu-box-1\n+ echo 'Run on node: gpu\n"
+    )
     assert (found.nodes, found.truncated) == (["gpu-box-1"], True)
 
 
 def test_the_spelling_of_scale_sets_is_that_of_kubernetes() -> None:
-    found = scanned(node_line("aks-gpu-12345678-vmss00002D") + node_line("aks-gpu-12345678-vmss00002d"))
+    found = scanned(
+        node_line("aks-gpu-12345678-vmss00002D") + node_line("aks-gpu-12345678-vmss00002d")
+    )
     assert (found.nodes, found.truncated) == (["aks-gpu-12345678-vmss00002d"], False)
 
 
@@ -153,7 +176,16 @@ def test_a_truncated_repeat_of_a_known_name_is_not_another_node() -> None:
 
 @pytest.mark.parametrize(
     "place",
-    [0, 1, CHUNK - 300, CHUNK, FIRST - LONGEST_LINE - 5, FIRST - LONGEST_LINE, FIRST - 5, FIRST + CHUNK - 7],
+    [
+        0,
+        1,
+        CHUNK - 300,
+        CHUNK,
+        FIRST - LONGEST_LINE - 5,
+        FIRST - LONGEST_LINE,
+        FIRST - 5,
+        FIRST + CHUNK - 7,
+    ],
 )
 def test_a_line_across_the_border_of_two_chunks_is_found_once(place: int) -> None:
     data = b"x" * place + b"\n" + node_line(NODE_A) + b"y" * (3 * CHUNK - place)
@@ -215,7 +247,9 @@ def test_azuremls_own_message_about_the_failure_is_found(words: str) -> None:
 @pytest.mark.parametrize("place", [0, 4000, 4090, 4095, 4096, HEAD - 200])
 def test_ids_are_found_anywhere_in_the_head(place: int) -> None:
     fields = b"+ export POD_UID=1-2-3 AZUREML_RUN_ID='brave_1'\n"
-    found = scanned(b"+ export SETTING=1\n".ljust(place, b"x") + fields + b"x" * HEAD + node_line(NODE_A))
+    found = scanned(
+        b"+ export SETTING=1\n".ljust(place, b"x") + fields + b"x" * HEAD + node_line(NODE_A)
+    )
     assert (found.pod_uid, found.run_id) == ("1-2-3", "brave_1")
 
 
@@ -231,7 +265,9 @@ def test_fields_are_found_after_text_with_letters_of_all_kinds() -> None:
     date = b"bootstrap starts at Tue Mar  3 09:00:00 UTC 2026\n"
     fields = b"+ export POD_UID=1-2-3 MLFLOW_RUN_ID=brave_1\n"
     failure = b"AML Kubernetes job failed. 137: x\n"
-    found = scanned(lines + date + lines * 3 + fields + lines * 9 + node_line(NODE_A) + failure + lines * 9)
+    found = scanned(
+        lines + date + lines * 3 + fields + lines * 9 + node_line(NODE_A) + failure + lines * 9
+    )
     assert (found.pod_uid, found.run_id, found.start) == ("1-2-3", "brave_1", 1772528400.0)
     assert (found.nodes, found.failure) == ([NODE_A], ("137", "x"))
 
@@ -243,7 +279,9 @@ def test_the_first_date_and_ids_count() -> None:
     assert (found.run_id, found.pod_uid, found.start) == ("a", "b", 1772528400.0)
 
 
-@pytest.mark.parametrize("place", [0, 5, CHUNK - 30, CHUNK - 5, CHUNK + TAIL - 9, 2 * CHUNK, 3 * CHUNK - 40])
+@pytest.mark.parametrize(
+    "place", [0, 5, CHUNK - 30, CHUNK - 5, CHUNK + TAIL - 9, 2 * CHUNK, 3 * CHUNK - 40]
+)
 def test_the_last_failure_is_found_anywhere_in_a_long_log(place: int) -> None:
     first = b"AML Kubernetes job failed. -220: first\n"
     last = b"AzureML Kubernetes job failed. 9: last\n"
@@ -264,7 +302,10 @@ def test_a_field_at_the_very_end_is_not_completed_with_bytes_of_another_log() ->
     [
         ("AML Kubernetes Compute job failed.137:x", "137"),
         ("AzureML Kubernetes job failed. Dispatch Job Fail: no such type", "Dispatch Job Fail"),
-        ("AzureMLCompute job failed. PreemptionError: Nodes of this job got pre-empted. Check", "PreemptionError"),
+        (
+            "AzureMLCompute job failed. PreemptionError: Nodes of this job got pre-empted. Check",
+            "PreemptionError",
+        ),
     ],
 )
 @pytest.mark.parametrize("after", [0, 100, 4000])
@@ -333,7 +374,10 @@ def test_gpu_errors_are_found_in_the_tail(before: int, after: int) -> None:
         ("Unable to determine the device handle for GPU0000:65:00.0: Unknown Error", "HARDWARE"),
         ("pynvml.NVMLError_GpuIsLost: GPU is lost", "HARDWARE"),
         ("pynvml.NVMLError_ResetRequired: GPU requires reset", "HARDWARE"),
-        ("RuntimeError: CUDA error: uncorrectable NVLink error detected during the execution", "HARDWARE"),
+        (
+            "RuntimeError: CUDA error: uncorrectable NVLink error detected during the execution",
+            "HARDWARE",
+        ),
         ("RuntimeError: CUDA error: no CUDA-capable device is detected", "MISSING"),
         ("RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable", "MISSING"),
         ("RuntimeError: No CUDA GPUs are available", "MISSING"),
@@ -355,7 +399,9 @@ def test_words_like_gpu_errors_are_not_gpu_errors() -> None:
     assert (found.xids, found.gpu_messages) == ((), ())
 
 
-@pytest.mark.parametrize("prefix", ["2021-07-13 16:03:07 ", "2021-07-13T16:03:07.123456789Z stderr F "])
+@pytest.mark.parametrize(
+    "prefix", ["2021-07-13 16:03:07 ", "2021-07-13T16:03:07.123456789Z stderr F "]
+)
 def test_the_predecessors_hostname_is_found_behind_a_prefix_on_every_line(prefix: str) -> None:
     lines = ["+ set -x", "+ hostname", "aks-old-12345678-vmss000001", "+ date"]
     assert scanned("".join(f"{prefix}{line}\r\n" for line in lines).encode()).nodes == [
@@ -372,10 +418,14 @@ def test_a_sentence_is_not_a_node() -> None:
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
 @pytest.mark.parametrize("repeat", [100, 20_000])
 def test_utf_16_is_read(encoding: str, repeat: int) -> None:
-    text = "+ set -x\nRun on node: gpu-1 \u00e9\n" * repeat + "AzureML Kubernetes job failed. 137:x\n"
+    text = (
+        "+ set -x\nRun on node: gpu-1 \u00e9\n" * repeat + "AzureML Kubernetes job failed. 137:x\n"
+    )
     found = scanned(text.encode(encoding))
     assert (found.nodes, found.failure, found.size) == (["gpu-1"], ("137", "x"), len(text.encode()))
-    assert parse_list('{"kind":"List","items":[{"kind":"Pod"}]}'.encode("utf-16")).pods == [{"kind": "Pod"}]
+    assert parse_list('{"kind":"List","items":[{"kind":"Pod"}]}'.encode("utf-16")).pods == [
+        {"kind": "Pod"}
+    ]
 
 
 def test_utf_16_in_utf_16_is_not_a_log() -> None:
@@ -384,7 +434,9 @@ def test_utf_16_in_utf_16_is_not_a_log() -> None:
 
 
 def test_the_predecessors_hostname_line_is_a_fallback_only() -> None:
-    assert scanned(b"+ hostname\naks-old-12345678-vmss000001\n+ date\n").nodes == ["aks-old-12345678-vmss000001"]
+    assert scanned(b"+ hostname\naks-old-12345678-vmss000001\n+ date\n").nodes == [
+        "aks-old-12345678-vmss000001"
+    ]
     assert scanned(b"+ hostname\nother\n" + node_line(NODE_A)).nodes == [NODE_A]
 
 
@@ -406,7 +458,9 @@ def test_a_tar_is_not_one_log() -> None:
         member = tarfile.TarInfo("amlarc_cr_bootstrap.log")
         member.size = len(node_line(NODE_A))
         archive.addfile(member, io.BytesIO(node_line(NODE_A)))
-    assert scan(LogFile("p", lambda: io.BytesIO(file.getvalue()))) == SkippedFile("p", scanner.ARCHIVE)
+    assert scan(LogFile("p", lambda: io.BytesIO(file.getvalue()))) == SkippedFile(
+        "p", scanner.ARCHIVE
+    )
 
 
 def test_gzip_is_recognized_by_its_first_bytes() -> None:
@@ -414,7 +468,9 @@ def test_gzip_is_recognized_by_its_first_bytes() -> None:
     found = scanned(gzip.compress(data))
     assert (found.nodes, found.run_id, found.size) == ([NODE_A], "brave", len(data))
     twice = scan(LogFile("p", lambda: io.BytesIO(gzip.compress(gzip.compress(data)))))
-    assert twice == SkippedFile("p", scanner.BINARY)  # unpacked once only: there is gzip data that contains itself
+    assert twice == SkippedFile(
+        "p", scanner.BINARY
+    )  # unpacked once only: there is gzip data that contains itself
 
 
 def test_a_log_that_is_being_written_is_read_as_far_as_it_was(tmp_path: Path) -> None:
@@ -445,7 +501,8 @@ def test_a_file_of_many_names_costs_no_more_than_its_length() -> None:
 @given(
     st.lists(
         st.one_of(
-            st.binary(max_size=40), st.sampled_from([b"Run on node:", b" ", X, b"'", b"\n", b"\x1b[0m", b"ID="])
+            st.binary(max_size=40),
+            st.sampled_from([b"Run on node:", b" ", X, b"'", b"\n", b"\x1b[0m", b"ID="]),
         )
     )
 )

@@ -17,7 +17,9 @@ from arc_toolkit.diagnosis.scan import LogScan
 from tests.diagnosis.made import NODE_A, at, container, event, facts, log, node, pod
 from tests.support import ROOT
 
-EXPECTED = list(csv.DictReader((Path(__file__).parent / "data" / "expected_signals.csv").open(encoding="utf-8")))
+EXPECTED = list(
+    csv.DictReader((Path(__file__).parent / "data" / "expected_signals.csv").open(encoding="utf-8"))
+)
 KILLED = [container(code=137)]  # ends at minute 30, and proves nothing by itself
 
 
@@ -30,8 +32,15 @@ def scene(source: str, reason: str) -> ClusterFacts | LogScan:
     """A failed attempt with this one signal."""
     match EvidenceSource(source):
         case EvidenceSource.POD_CONDITION:
-            evicted = {"type": "Ready", "status": "False", "reason": "Evict", "lastTransitionTime": at(30)}
-            return facts([pod(conditions=[evicted]) if reason == "Evict" else pod(disruption=reason)])
+            evicted = {
+                "type": "Ready",
+                "status": "False",
+                "reason": "Evict",
+                "lastTransitionTime": at(30),
+            }
+            return facts(
+                [pod(conditions=[evicted]) if reason == "Evict" else pod(disruption=reason)]
+            )
         case EvidenceSource.POD_STATUS:
             return facts([pod(reason=reason)])
         case EvidenceSource.CONTAINER:
@@ -40,11 +49,14 @@ def scene(source: str, reason: str) -> ClusterFacts | LogScan:
             of_pod = event(reason, 29, kind="Pod", about="azureml-aa-worker-0", namespace="azureml")
             return facts([pod(containers=KILLED)], events=[of_pod])
         case EvidenceSource.VOLCANO_JOB:
-            message = (
-                f"Start to execute command {reason}, and clean it up to make sure executed not more than once."
-            )
+            message = f"Start to execute command {reason}, and clean it up to make sure executed not more than once."
             of_job = event(
-                "CommandIssued", 29, kind="Job", about="azureml-aa", namespace="azureml", message=message
+                "CommandIssued",
+                29,
+                kind="Job",
+                about="azureml-aa",
+                namespace="azureml",
+                message=message,
             )
             return facts([pod(containers=KILLED)], events=[of_job])
         case EvidenceSource.NODE_EVENT:
@@ -52,7 +64,12 @@ def scene(source: str, reason: str) -> ClusterFacts | LogScan:
         case EvidenceSource.NODE_CONDITION:
             return facts([pod(containers=KILLED)], [node(conditions=[condition(reason)])])
         case EvidenceSource.NODE_TAINT:
-            taint = {"key": reason, "value": "spot-eviction", "effect": "NoExecute", "timeAdded": at(29)}
+            taint = {
+                "key": reason,
+                "value": "spot-eviction",
+                "effect": "NoExecute",
+                "timeAdded": at(29),
+            }
             return facts([pod(containers=KILLED)], [node(taints=[taint])])
         case EvidenceSource.EXIT_CODE:
             # With the reason Error, 255 may be of the process.
@@ -75,7 +92,9 @@ def cause_in(scene: ClusterFacts | LogScan) -> Cause:
 def test_each_signal_proves_what_is_expected(row: dict[str, str]) -> None:
     cause = cause_in(scene(row["source"], row["reason"]))
     of_signal = [
-        item for item in cause.evidence if (item.source.value, item.reason) == (row["source"], row["reason"])
+        item
+        for item in cause.evidence
+        if (item.source.value, item.reason) == (row["source"], row["reason"])
     ]
     assert len(of_signal) == 1
     assert row["word"] in of_signal[0].message
@@ -89,7 +108,9 @@ def test_each_signal_proves_what_is_expected(row: dict[str, str]) -> None:
         assert (signal.kind.value if signal.kind else "") == row["kind"]
 
 
-PRESSURE = [key for key, signal in signals.table().items() if signal.kind is CauseKind.NODE_PRESSURE]
+PRESSURE = [
+    key for key, signal in signals.table().items() if signal.kind is CauseKind.NODE_PRESSURE
+]
 
 
 @pytest.mark.parametrize(("source", "reason"), PRESSURE)
@@ -99,12 +120,22 @@ def test_pressure_is_a_hint_only_if_no_pod_is_left(source: EvidenceSource, reaso
     assert isinstance(cluster, ClusterFacts)
     assert cause_in(cluster).kind is CauseKind.UNKNOWN
     logs = [
-        log(f"job/system_logs/{folder}amlarc_cr_bootstrap.log", NODE_A, start=times.parse(at(minute)))
+        log(
+            f"job/system_logs/{folder}amlarc_cr_bootstrap.log",
+            NODE_A,
+            start=times.parse(at(minute)),
+        )
         for folder, minute in (("", 0), ("retry-001/", 31))
     ]
-    cause = build(logs, [ClusterFacts(nodes=cluster.nodes, events=cluster.events)]).attempts[0].cause
+    cause = (
+        build(logs, [ClusterFacts(nodes=cluster.nodes, events=cluster.events)]).attempts[0].cause
+    )
     assert cause is not None
-    assert (cause.kind, cause.confidence, cause.blames_node) == (CauseKind.NODE_PRESSURE, "low", False)
+    assert (cause.kind, cause.confidence, cause.blames_node) == (
+        CauseKind.NODE_PRESSURE,
+        "low",
+        False,
+    )
 
 
 def test_every_signal_has_an_expected_answer() -> None:
@@ -138,7 +169,11 @@ def test_messages_of_termination_handlers_mean_spot_preemption(message: str) -> 
         ),
         ("Container x exceeded its local ephemeral storage limit", "own-storage-limit", "high"),
         ('Usage of EmptyDir volume "tmp" exceeds the limit "1Gi".', "own-storage-limit", "high"),
-        ("The node was low on resource: memory. Threshold quantity: 750Mi", "node-pressure", "high"),
+        (
+            "The node was low on resource: memory. Threshold quantity: 750Mi",
+            "node-pressure",
+            "high",
+        ),
         ("The node was low on resource: [memory ephemeral-storage].", "node-pressure", "high"),
         ("The node was low on resource: ephemeral-storage.", "node-pressure", "high"),
         ("The node was low on resource: inodes.", "node-pressure", "high"),
@@ -150,17 +185,25 @@ def test_messages_of_termination_handlers_mean_spot_preemption(message: str) -> 
         ("words that are not known", "node-pressure", "low"),
     ],
 )
-def test_the_message_of_an_eviction_tells_its_cause(message: str, kind: str, confidence: str) -> None:
+def test_the_message_of_an_eviction_tells_its_cause(
+    message: str, kind: str, confidence: str
+) -> None:
     cause = cause_in(facts([pod(reason="Evicted", message=message)]))
     assert (cause.kind.value, cause.confidence) == (kind, confidence)
 
 
 def test_the_documentation_says_of_every_cause_whether_it_counts_against_the_node() -> None:
     table = (ROOT / "docs/diagnose.md").read_text().split("| cause | meaning |")[1].split("\n\n")[0]
-    cells = [[cell.strip(" `") for cell in line.split("|")[1:-1]] for line in table.splitlines()[2:]]
+    cells = [
+        [cell.strip(" `") for cell in line.split("|")[1:-1]] for line in table.splitlines()[2:]
+    ]
     documented = {kind: counts for kind, _, counts in cells}
     actual = {
-        kind.value: "yes, bad while it holds" if traits.direct else "yes" if traits.blames_node else "no"
+        kind.value: "yes, bad while it holds"
+        if traits.direct
+        else "yes"
+        if traits.blames_node
+        else "no"
         for kind, traits in signals.KINDS.items()
     }
     assert documented == actual

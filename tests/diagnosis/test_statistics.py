@@ -28,8 +28,12 @@ from arc_toolkit.diagnosis.statistics import (
 @given(st.integers(0, 60), st.integers(0, 60), st.integers(1, 99))
 def test_the_binomial_tail_is_exact(successes: int, trials: int, percent: int) -> None:
     p = Fraction(percent, 100)
-    exact = sum(comb(trials, k) * p**k * (1 - p) ** (trials - k) for k in range(successes, trials + 1))
-    assert binomial_tail(successes, trials, percent / 100) == pytest.approx(float(exact), rel=1e-9, abs=1e-300)
+    exact = sum(
+        comb(trials, k) * p**k * (1 - p) ** (trials - k) for k in range(successes, trials + 1)
+    )
+    assert binomial_tail(successes, trials, percent / 100) == pytest.approx(
+        float(exact), rel=1e-9, abs=1e-300
+    )
 
 
 def test_the_binomial_tail_at_its_ends() -> None:
@@ -85,7 +89,9 @@ def test_the_beta_binomial_tail_is_uniform_if_all_rates_are_equally_likely() -> 
     for successes in range(1, 11):
         assert beta_binomial_tail(successes, 10, 0.5, 1 / 3) == pytest.approx((11 - successes) / 11)
     assert beta_binomial_tail(4, 30, 0.05, 0.0) == binomial_tail(4, 30, 0.05)
-    assert beta_binomial_tail(4, 30, 0.05, 1e-9) == pytest.approx(binomial_tail(4, 30, 0.05), rel=1e-4)
+    assert beta_binomial_tail(4, 30, 0.05, 1e-9) == pytest.approx(
+        binomial_tail(4, 30, 0.05), rel=1e-4
+    )
     assert beta_binomial_tail(0, 30, 0.05, 0.1) == 1.0
 
 
@@ -153,10 +159,14 @@ def test_the_possible_p_values_end_when_they_no_longer_matter() -> None:
 
 
 def test_the_tail_of_a_weighted_sum_is_that_of_the_counts_if_all_weights_are_equal() -> None:
-    assert weighted_tails({1: 2.5}, 1e9)[:6] == pytest.approx([poisson_tail(n, 2.5) for n in range(6)], rel=1e-6)
+    assert weighted_tails({1: 2.5}, 1e9)[:6] == pytest.approx(
+        [poisson_tail(n, 2.5) for n in range(6)], rel=1e-6
+    )
     # A mean that varies: the negative binomial of shape 3 and mean 2, (3/5)^3 without any event.
     assert weighted_tails({1: 2.0}, 3.0)[1] == pytest.approx(1 - 0.6**3)
-    assert weighted_tails({7: 2.5}, 1e9)[7:15:7] == pytest.approx([poisson_tail(n, 2.5) for n in (1, 2)], rel=1e-6)
+    assert weighted_tails({7: 2.5}, 1e9)[7:15:7] == pytest.approx(
+        [poisson_tail(n, 2.5) for n in (1, 2)], rel=1e-6
+    )
     assert weighted_tails({}, 1.0) == [1.0]
 
 

@@ -66,9 +66,9 @@ def test_everything_else_is_masked() -> None:
     # From the first to the last word that is not allowed: parts of a random text may look like words.
     assert allowed_text("found k3y/and/s3cret there") == "found *** there"
     assert allowed_text("the login is swordfish") == "the login is ***"
-    assert allowed_text("Stopping container 00cb2efdf7c01b69d0b1731863575b2c-execution-wrapper") == (
-        "Stopping container ***-execution-wrapper"
-    )
+    assert allowed_text(
+        "Stopping container 00cb2efdf7c01b69d0b1731863575b2c-execution-wrapper"
+    ) == ("Stopping container ***-execution-wrapper")
     assert len(allowed_text("node " * 1000)) == 1000
 
 
@@ -102,13 +102,22 @@ def test_names_that_the_object_has_anyway_are_kept() -> None:
 
 @pytest.mark.parametrize(
     "reason",
-    ["OOMKilled", "XIDErrors", "IBLinkFlapping", "FailedCreatePodSandBox", "OutOfnvidia.com/gpu", "FluxLost"],
+    [
+        "OOMKilled",
+        "XIDErrors",
+        "IBLinkFlapping",
+        "FailedCreatePodSandBox",
+        "OutOfnvidia.com/gpu",
+        "FluxLost",
+    ],
 )
 def test_reasons_are_kept_also_unknown_ones(reason: str) -> None:
     assert allowed_reason(reason) == reason
 
 
-@pytest.mark.parametrize("text", ["aGVsbG8gd29ybGQ", "Xk3Jf93kdQz", "the login is swordfish", "x7" * 20])
+@pytest.mark.parametrize(
+    "text", ["aGVsbG8gd29ybGQ", "Xk3Jf93kdQz", "the login is swordfish", "x7" * 20]
+)
 def test_reason_that_is_not_one_is_masked(text: str) -> None:
     assert allowed_reason(text) != text
     assert "swordfish" not in allowed_reason(text)
@@ -117,13 +126,17 @@ def test_reason_that_is_not_one_is_masked(text: str) -> None:
 # --- secrets ----------------------------------------------------------------------------------------------------
 
 plain = st.text(string.ascii_letters + string.digits, min_size=12, max_size=48)
-typed = st.text(string.ascii_letters + string.digits + "!#$%^*()_+=.~-?/:|", min_size=8, max_size=30)
-quoted = st.text(string.ascii_letters + string.digits + "!#$%^*()_+=.~- ,;&'", min_size=8, max_size=30).map(
-    str.strip
+typed = st.text(
+    string.ascii_letters + string.digits + "!#$%^*()_+=.~-?/:|", min_size=8, max_size=30
 )
+quoted = st.text(
+    string.ascii_letters + string.digits + "!#$%^*()_+=.~- ,;&'", min_size=8, max_size=30
+).map(str.strip)
 encoded = st.binary(min_size=9, max_size=64).map(lambda data: base64.b64encode(data).decode())
 account_keys = st.binary(min_size=64, max_size=64).map(lambda data: base64.b64encode(data).decode())
-safe = st.binary(min_size=12, max_size=60).map(lambda data: base64.urlsafe_b64encode(data).decode().rstrip("="))
+safe = st.binary(min_size=12, max_size=60).map(
+    lambda data: base64.urlsafe_b64encode(data).decode().rstrip("=")
+)
 
 
 def shape(template: str, values: st.SearchStrategy[str]) -> st.SearchStrategy[tuple[str, str]]:
@@ -131,9 +144,13 @@ def shape(template: str, values: st.SearchStrategy[str]) -> st.SearchStrategy[tu
 
 
 SECRETS = (
-    shape("Endpoint=sb://x.servicebus.windows.net/;SharedAccessKeyName=root;SharedAccessKey=@@", encoded),
     shape(
-        "DefaultEndpointsProtocol=https;AccountName=x;AccountKey=@@;EndpointSuffix=core.windows.net", account_keys
+        "Endpoint=sb://x.servicebus.windows.net/;SharedAccessKeyName=root;SharedAccessKey=@@",
+        encoded,
+    ),
+    shape(
+        "DefaultEndpointsProtocol=https;AccountName=x;AccountKey=@@;EndpointSuffix=core.windows.net",
+        account_keys,
     ),
     shape("https://x.blob.core.windows.net/c?sv=2022&se=2026&sig=@@", safe),
     shape("SharedAccessSignature=sv=2022&sig=@@", safe),
@@ -144,7 +161,10 @@ SECRETS = (
     shape("-----BEGIN RSA PRIVATE KEY-----\n@@\n-----END RSA PRIVATE KEY-----", encoded),
     shape("-----BEGIN OPENSSH PRIVATE KEY-----\\n@@", encoded),
     shape("ghp_@@", st.text(string.ascii_letters + string.digits, min_size=36, max_size=36)),
-    shape("github_pat_@@", st.text(string.ascii_letters + string.digits + "_", min_size=40, max_size=82)),
+    shape(
+        "github_pat_@@",
+        st.text(string.ascii_letters + string.digits + "_", min_size=40, max_size=82),
+    ),
     shape("@@", account_keys),
     shape("Server=tcp:x;Uid=sa;pwd=@@", typed),
     shape("mount --password @@ now", typed),
@@ -179,7 +199,13 @@ def objects(texts: list[str]) -> list[tuple[str, Json]]:
 
     def container() -> Json:
         env = [{"name": "KEY", "value": next(at)}]
-        return {"name": "w", "image": next(at), "env": env, "args": [next(at)], "command": [next(at)]}
+        return {
+            "name": "w",
+            "image": next(at),
+            "env": env,
+            "args": [next(at)],
+            "command": [next(at)],
+        }
 
     def status() -> Json:
         ended = {"reason": next(at), "exitCode": 1, "message": next(at)}
@@ -195,23 +221,46 @@ def objects(texts: list[str]) -> list[tuple[str, Json]]:
             {"name": "v", "emptyDir": {"medium": next(at)}},
             {"name": "s", "csi": {"volumeAttributes": next(at)}},
         ]
-        spec = {"containers": [container()], "initContainers": [container()], "tolerations": tolerations}
+        spec = {
+            "containers": [container()],
+            "initContainers": [container()],
+            "tolerations": tolerations,
+        }
         return {**spec, "volumes": volumes, "nodeSelector": {"x": next(at)}}
 
     pod: Json = {"metadata": meta("pod"), "spec": pod_spec()}
-    pod["status"] = {"phase": "Failed", "message": next(at), "reason": next(at), "conditions": conditions()}
+    pod["status"] = {
+        "phase": "Failed",
+        "message": next(at),
+        "reason": next(at),
+        "conditions": conditions(),
+    }
     pod["status"] |= {"containerStatuses": [status()], "initContainerStatuses": [status()]}
     node = {
         "metadata": meta("node"),
         "spec": {"taints": [{"key": "x", "value": next(at)}], "providerID": next(at)},
     }
     node["status"] = {"conditions": conditions(), "images": [{"names": [next(at)]}]}
-    event: Json = {"metadata": meta("event"), "involvedObject": {"kind": "Pod", "name": "pod-1", "uid": "pod"}}
-    event |= {"type": "Warning", "reason": next(at), "message": next(at), "note": next(at), "action": next(at)}
-    group: Json = {"metadata": meta("group"), "spec": {"queue": "default", "minResources": {"cpu": next(at)}}}
+    event: Json = {
+        "metadata": meta("event"),
+        "involvedObject": {"kind": "Pod", "name": "pod-1", "uid": "pod"},
+    }
+    event |= {
+        "type": "Warning",
+        "reason": next(at),
+        "message": next(at),
+        "note": next(at),
+        "action": next(at),
+    }
+    group: Json = {
+        "metadata": meta("group"),
+        "spec": {"queue": "default", "minResources": {"cpu": next(at)}},
+    }
     group["status"] = {"phase": "Pending", "conditions": conditions()}
     job: Json = {"metadata": meta("job"), "spec": {"plugins": {"env": [next(at)]}}}
-    job["spec"]["tasks"] = [{"name": "worker", "template": {"metadata": meta("task"), "spec": pod_spec()}}]
+    job["spec"]["tasks"] = [
+        {"name": "worker", "template": {"metadata": meta("task"), "spec": pod_spec()}}
+    ]
     job["status"] = {"state": {"phase": "Pending", "reason": next(at), "message": next(at)}}
     return [("Pod", pod), ("Node", node), ("Event", event), ("PodGroup", group), ("Job", job)]
 
@@ -227,24 +276,37 @@ TRIM = {
 
 def stored_bytes(texts: list[str]) -> bytes:
     """What is in the file of a history with these texts in all objects."""
-    with tempfile.TemporaryDirectory() as folder, History(f"{folder}/h.db", "https://127.0.0.1") as store:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        History(f"{folder}/h.db", "https://127.0.0.1") as store,
+    ):
         store.write([RecordedChange("x", kind, TRIM[kind](item)) for kind, item in objects(texts)])
         return b"".join(file.read_bytes() for file in Path(folder).iterdir())
 
 
-@settings(max_examples=25, deadline=None, phases=(Phase.reuse, Phase.generate))  # a smaller example tells no more
-@given(st.tuples(*SECRETS), st.sampled_from(["", "failed to mount volume: ", "Error: {", "x"]), st.integers(0, 50))
+@settings(
+    max_examples=25, deadline=None, phases=(Phase.reuse, Phase.generate)
+)  # a smaller example tells no more
+@given(
+    st.tuples(*SECRETS),
+    st.sampled_from(["", "failed to mount volume: ", "Error: {", "x"]),
+    st.integers(0, 50),
+)
 def test_no_secret_reaches_any_byte_of_the_file(
     chosen: tuple[tuple[str, str], ...], before: str, turn: int
 ) -> None:
     texts = [f"{before} {text} not found" for text, _ in chosen] + [text for text, _ in chosen]
     stored = stored_bytes(texts[turn % len(texts) :] + texts[: turn % len(texts)])
-    own = stored_bytes(["x"])  # a secret may be drawn that is a word of every file, such as ContainerStatus
+    own = stored_bytes(
+        ["x"]
+    )  # a secret may be drawn that is a word of every file, such as ContainerStatus
     for _, secret in chosen:
         # Nor a part of it; figures alone are allowed in messages.
         parts = {secret[start : start + 10] for start in range(max(1, len(secret) - 9))}
         forbidden = {secret, *(part for part in parts if len(set(part)) > 4)}
-        assert not [part for part in forbidden if part.encode() in stored and part.encode() not in own]
+        assert not [
+            part for part in forbidden if part.encode() in stored and part.encode() not in own
+        ]
 
 
 @settings(max_examples=30, deadline=None)
@@ -258,14 +320,25 @@ def test_redact_masks_the_usual_shapes(chosen: tuple[tuple[str, str], ...], befo
 
 
 def test_fields_of_volcano_are_kept() -> None:
-    condition = {"type": "Unschedulable", "status": "True", "reason": "NotEnoughResources", "transitionID": "x"}
+    condition = {
+        "type": "Unschedulable",
+        "status": "True",
+        "reason": "NotEnoughResources",
+        "transitionID": "x",
+    }
     group = {"metadata": {"name": "g", "uid": "1"}, "spec": {"minMember": 2, "queue": "default"}}
     group["status"] = {"phase": "Inqueue", "conditions": [condition]}
     kept = trim.pod_group(group)
     assert kept["spec"] == group["spec"]
     assert kept["status"]["conditions"][0]["reason"] == "NotEnoughResources"
-    template = {"metadata": {"labels": {"ml.azure.com/run-id": "a"}}, "spec": {"containers": [{"env": "x"}]}}
-    job = {"metadata": {"name": "j", "uid": "2"}, "spec": {"tasks": [{"name": "w", "template": template}]}}
+    template = {
+        "metadata": {"labels": {"ml.azure.com/run-id": "a"}},
+        "spec": {"containers": [{"env": "x"}]},
+    }
+    job = {
+        "metadata": {"name": "j", "uid": "2"},
+        "spec": {"tasks": [{"name": "w", "template": template}]},
+    }
     job["status"] = {"retryCount": 2, "state": {"phase": "Restarting"}}
     facts = ClusterFacts()
     facts.add("Job", trim.volcano_job(job))
@@ -295,16 +368,32 @@ def test_every_warning_and_every_event_of_jobs_and_nodes_is_relevant(
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 parts = st.sampled_from(
-    ["metadata", "spec", "status", "conditions", "containerStatuses", "involvedObject", "labels", "tasks", "state"]
+    [
+        "metadata",
+        "spec",
+        "status",
+        "conditions",
+        "containerStatuses",
+        "involvedObject",
+        "labels",
+        "tasks",
+        "state",
+    ]
 )
 
 
 @settings(max_examples=40)
-@given(st.dictionaries(parts, st.dictionaries(parts, json_values, max_size=4) | json_values, max_size=5))
+@given(
+    st.dictionaries(
+        parts, st.dictionaries(parts, json_values, max_size=4) | json_values, max_size=5
+    )
+)
 def test_any_object_at_all_is_trimmed_without_a_fault(raw: Json) -> None:
     for keep in TRIM.values():
         json.dumps(keep(raw))
@@ -326,20 +415,31 @@ def test_what_is_kept_is_enough_for_the_same_diagnosis() -> None:
     whole = fleet()
     assert len(whole.pods) > 20
     kept = trimmed(whole)
-    assert report.build([], [kept], [], [], [], Stats()) == report.build([], [whole], [], [], [], Stats())
+    assert report.build([], [kept], [], [], [], Stats()) == report.build(
+        [], [whole], [], [], [], Stats()
+    )
 
 
-@pytest.mark.parametrize("path", sorted(incident_cases.CASES.glob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted(incident_cases.CASES.glob("*.yaml")), ids=lambda path: path.stem
+)
 def test_what_is_kept_of_an_incident_gives_the_same_answer(path: Path) -> None:
     case = incident_cases.load(path)
     whole = []
     for key in ("pods", "nodes", "events", "podgroups", "vcjobs"):
         if (value := case.get(key)) is not None:
-            document = value if isinstance(value, dict) else {"apiVersion": "v1", "kind": "List", "items": value}
+            document = (
+                value
+                if isinstance(value, dict)
+                else {"apiVersion": "v1", "kind": "List", "items": value}
+            )
             whole.append(cluster_index.parse_list(json.dumps(document).encode()))
     answers = [
         [
-            [(item.node, item.outcome, item.cause, item.waiting and item.waiting.kind) for item in built.attempts],
+            [
+                (item.node, item.outcome, item.cause, item.waiting and item.waiting.kind)
+                for item in built.attempts
+            ],
             [(item.node, item.level) for item in built.verdicts],
         ]
         for built in (report.build([], whole), report.build([], [trimmed(part) for part in whole]))

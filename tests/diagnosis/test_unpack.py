@@ -63,7 +63,9 @@ def test_damaged_compressed_input_is_one_sentence(tmp_path: Path, cut: int) -> N
 
 
 def test_compressed_metrics_are_read(arc: Arc, tmp_path: Path) -> None:
-    rows = "key,value,step,timestamp\n" + "".join(f"loss,1,{step},{1.78e9 + 10 * step}\n" for step in range(50))
+    rows = "key,value,step,timestamp\n" + "".join(
+        f"loss,1,{step},{1.78e9 + 10 * step}\n" for step in range(50)
+    )
     (tmp_path / "m.csv.gz").write_bytes(gzip.compress(rows.encode()))
     result = arc("diagnose", "--metrics", tmp_path / "m.csv.gz")
     assert result.code == 0

@@ -26,13 +26,34 @@ from arc_toolkit.diagnosis.node_signals import EXPLANATIONS
 from arc_toolkit.diagnosis.report import build
 from arc_toolkit.diagnosis.suggestions import LOOK, anti_affinity, for_node
 from arc_toolkit.diagnosis.verdicts import judge
-from tests.diagnosis.made import NODE_A, NODE_B, NODE_C, at, cluster, container, event, facts, node, pod
+from tests.diagnosis.made import (
+    NODE_A,
+    NODE_B,
+    NODE_C,
+    at,
+    cluster,
+    container,
+    event,
+    facts,
+    node,
+    pod,
+)
 
 
-def runs(where: str, good: int, bad: int, pool: str = "gpu", cause: Cause = UNKNOWN, **more: Any) -> list[Attempt]:
+def runs(
+    where: str, good: int, bad: int, pool: str = "gpu", cause: Cause = UNKNOWN, **more: Any
+) -> list[Attempt]:
     """Attempts of as many jobs, whose names do not look like those of one sweep."""
     return [
-        Attempt(f"{where}-{index}-failed", 0, where, pool=pool, outcome=RunOutcome.FAILED, cause=cause, **more)
+        Attempt(
+            f"{where}-{index}-failed",
+            0,
+            where,
+            pool=pool,
+            outcome=RunOutcome.FAILED,
+            cause=cause,
+            **more,
+        )
         for index in range(bad)
     ] + [
         Attempt(f"{where}-good-{index}", 0, where, pool=pool, outcome=RunOutcome.SUCCEEDED, **more)
@@ -59,7 +80,9 @@ def test_a_node_where_far_more_fails_than_in_the_rest_of_its_pool_is_bad() -> No
 
 
 def test_a_node_is_compared_with_its_own_pool_only() -> None:
-    rough = [attempt for number in range(10) for attempt in runs(f"r{number}", 20, 10, pool="rough")]
+    rough = [
+        attempt for number in range(10) for attempt in runs(f"r{number}", 20, 10, pool="rough")
+    ]
     assert verdict_of("r0", [*REST, *rough]).level is not Level.BAD
 
 
@@ -75,12 +98,18 @@ def test_a_little_more_than_elsewhere_is_suspect_with_its_interval() -> None:
     verdict = verdict_of("odd", [*REST, *runs("odd", 16, 4)])
     assert verdict.level is Level.SUSPECT
     assert verdict.interval == pytest.approx((0.0807, 0.4160), abs=1e-3)
-    assert verdict.reason == "4 of 20 jobs failed on it; 3 % on the rest of its pool; it may be chance"
+    assert (
+        verdict.reason == "4 of 20 jobs failed on it; 3 % on the rest of its pool; it may be chance"
+    )
 
 
 def test_suspect_is_corrected_for_the_number_of_nodes_too() -> None:
     def among(nodes: int) -> Level:
-        rest = [attempt for place in range(nodes) for attempt in runs(f"n{place}", 19 + place % 2, 1 - place % 2)]
+        rest = [
+            attempt
+            for place in range(nodes)
+            for attempt in runs(f"n{place}", 19 + place % 2, 1 - place % 2)
+        ]
         return verdict_of("odd", [*rest, *runs("odd", 17, 4)]).level
 
     assert among(20) is Level.SUSPECT
@@ -104,8 +133,13 @@ def test_one_failure_is_never_enough() -> None:
 
 
 def test_ok_says_what_failure_rate_it_excludes() -> None:
-    assert verdict_of("n", runs("n", 9, 0)).reason == "9 good jobs exclude a failure rate above 28 %"
-    assert verdict_of("n", runs("n", 29, 1)).reason == "1 failure in 30 jobs excludes a failure rate above 15 %"
+    assert (
+        verdict_of("n", runs("n", 9, 0)).reason == "9 good jobs exclude a failure rate above 28 %"
+    )
+    assert (
+        verdict_of("n", runs("n", 29, 1)).reason
+        == "1 failure in 30 jobs excludes a failure rate above 15 %"
+    )
     assert verdict_of("n", runs("n", 8, 0)).level is Level.NOT_ENOUGH_DATA
 
 
@@ -134,7 +168,9 @@ def test_causes_that_no_node_can_be_blamed_for_count_neither_way(kind: CauseKind
 
 def test_a_job_that_fails_on_three_nodes_is_named_and_blames_none_of_them() -> None:
     broken = [
-        Attempt("broken", number, f"n{number}", pool="gpu", outcome=RunOutcome.FAILED, cause=UNKNOWN)
+        Attempt(
+            "broken", number, f"n{number}", pool="gpu", outcome=RunOutcome.FAILED, cause=UNKNOWN
+        )
         for number in range(3)
     ]
     verdicts, everywhere, _ = judge([*REST, *broken], ClusterIndex())
@@ -145,7 +181,15 @@ def test_a_job_that_fails_on_three_nodes_is_named_and_blames_none_of_them() -> N
 
 def test_one_failed_attempt_of_a_gang_does_not_make_a_job_that_fails_everywhere() -> None:
     gang = [
-        Attempt("gang", 0, f"n{rank}", rank=f"worker-{rank}", pool="gpu", outcome=RunOutcome.FAILED, cause=UNKNOWN)
+        Attempt(
+            "gang",
+            0,
+            f"n{rank}",
+            rank=f"worker-{rank}",
+            pool="gpu",
+            outcome=RunOutcome.FAILED,
+            cause=UNKNOWN,
+        )
         for rank in range(8)
     ]
     again = [replace(attempt, number=1) for attempt in gang]
@@ -177,7 +221,9 @@ def test_a_job_that_succeeded_in_the_end_does_not_fail_everywhere_but_blames_no_
 
 def test_only_attempts_whose_end_is_known_are_counted() -> None:
     for outcome in (RunOutcome.UNKNOWN, RunOutcome.RUNNING):
-        silent = [Attempt(f"j{number}", 0, "n", pool="gpu", outcome=outcome) for number in range(12)]
+        silent = [
+            Attempt(f"j{number}", 0, "n", pool="gpu", outcome=outcome) for number in range(12)
+        ]
         verdict = verdict_of("n", silent)
         assert (verdict.attempts, verdict.level) == (0, Level.NOT_ENOUGH_DATA)
         assert verdict.reason == "no attempt on it counts"
@@ -186,7 +232,13 @@ def test_only_attempts_whose_end_is_known_are_counted() -> None:
 
 def test_a_job_that_was_preempted_three_times_does_not_fail_everywhere() -> None:
     taken = [
-        Attempt("job", number, f"n{number}", outcome=RunOutcome.FAILED, cause=Cause(CauseKind.SPOT, "high"))
+        Attempt(
+            "job",
+            number,
+            f"n{number}",
+            outcome=RunOutcome.FAILED,
+            cause=Cause(CauseKind.SPOT, "high"),
+        )
         for number in range(4)
     ]
     assert judge(taken, ClusterIndex())[1] == frozenset()
@@ -204,7 +256,9 @@ def test_a_job_that_brings_every_node_out_of_memory_makes_no_node_bad() -> None:
         )
         for number, where in enumerate(names)
     ]
-    events = [event("SystemOOM", 40 * number + 30, about=where) for number, where in enumerate(names)]
+    events = [
+        event("SystemOOM", 40 * number + 30, about=where) for number, where in enumerate(names)
+    ]
     report = build([], [facts(pods, [node(name) for name in names], events)])
     assert [job.fails_everywhere for job in report.jobs] == [True]
     assert {verdict.level for verdict in report.verdicts} == {Level.NOT_ENOUGH_DATA}
@@ -255,7 +309,9 @@ def test_a_node_that_was_removed_is_not_bad_for_being_gone(notice: str) -> None:
 
 
 NOTICES = {
-    "third-party preempt": [event("Unhealthy", 8, message="Node 'x' will change into status 'Preempt'")],
+    "third-party preempt": [
+        event("Unhealthy", 8, message="Node 'x' will change into status 'Preempt'")
+    ],
     "scale-down long before": [event("ScaleDown", -10)],
     "cordon": [event("NodeNotSchedulable", 3)],
 }
@@ -263,7 +319,9 @@ NOTICES = {
 
 @pytest.mark.parametrize("notice", NOTICES.values(), ids=NOTICES.keys())
 @pytest.mark.parametrize("loss", ["NodeNotReady", "Rebooted"])
-def test_what_was_planned_makes_no_node_bad_nor_its_failures_blame_it(notice: list[Any], loss: str) -> None:
+def test_what_was_planned_makes_no_node_bad_nor_its_failures_blame_it(
+    notice: list[Any], loss: str
+) -> None:
     known = cluster(events=[*notice, event(loss, 10)])
     assert verdict_of(NODE_A, [], known).level is Level.NOT_ENOUGH_DATA
     killed = pod(containers=[container(code=137, minute=11)])
@@ -277,7 +335,11 @@ def test_a_cordon_after_the_loss_or_undone_before_explains_nothing() -> None:
     after = cluster(events=[event("NodeNotReady", 10), event("NodeNotSchedulable", 12)])
     assert verdict_of(NODE_A, [], after).level is Level.BAD
     undone = cluster(
-        events=[event("NodeNotSchedulable", 1), event("NodeSchedulable", 5), event("NodeNotReady", 10)]
+        events=[
+            event("NodeNotSchedulable", 1),
+            event("NodeSchedulable", 5),
+            event("NodeNotReady", 10),
+        ]
     )
     assert verdict_of(NODE_A, [], undone).level is Level.BAD
 
@@ -299,7 +361,9 @@ def test_a_node_whose_pods_were_evicted_through_the_api_was_drained() -> None:
 @pytest.mark.parametrize(("spot", "level"), [(True, Level.NOT_ENOUGH_DATA), (False, Level.BAD)])
 def test_a_spot_node_that_is_gone_was_reclaimed(spot: bool, level: Level) -> None:
     events = [event("NodeNotReady", 10)]
-    known = cluster(nodes=[node(NODE_B, spot=spot)], events=events)  # of the same pool; NODE_A is in no list
+    known = cluster(
+        nodes=[node(NODE_B, spot=spot)], events=events
+    )  # of the same pool; NODE_A is in no list
     assert verdict_of(NODE_A, [], known).level is level
     killed = pod(containers=[container(code=137, minute=11)])
     (attempt,) = build([], [facts([killed], [node(NODE_B, spot=spot)], events)]).attempts
@@ -334,7 +398,10 @@ def test_a_repair_that_failed_is_a_fault_and_cuts_no_history(reason: str) -> Non
 
 
 def test_oomkilling_of_the_node_problem_detector_makes_no_node_bad() -> None:
-    assert verdict_of(NODE_A, [], cluster(events=[event("OOMKilling", 10)])).level is Level.NOT_ENOUGH_DATA
+    assert (
+        verdict_of(NODE_A, [], cluster(events=[event("OOMKilling", 10)])).level
+        is Level.NOT_ENOUGH_DATA
+    )
 
 
 @pytest.mark.parametrize("reason", ["NodeReimageEnd", "NodeRedeployEnd"])
@@ -364,7 +431,8 @@ def test_a_bad_node_comes_with_sentences_and_commands() -> None:
     assert verdict.suggestions[0].text.startswith("look at memory")
     assert Suggestion(f"kubectl describe node {NODE_A}", is_command=True) in verdict.suggestions
     assert any(
-        line.is_command and line.text.startswith(f"kubectl cordon {NODE_A}") for line in verdict.suggestions
+        line.is_command and line.text.startswith(f"kubectl cordon {NODE_A}")
+        for line in verdict.suggestions
     )
     assert any("VM instance 10" in line.text for line in verdict.suggestions)
 
@@ -389,7 +457,12 @@ def test_the_anti_affinity_is_soft_and_valid_yaml() -> None:
 
 @pytest.mark.parametrize(
     ("notice", "level"),
-    [(119, Level.BAD), (121, Level.NOT_ENOUGH_DATA), (194, Level.NOT_ENOUGH_DATA), (196, Level.BAD)],
+    [
+        (119, Level.BAD),
+        (121, Level.NOT_ENOUGH_DATA),
+        (194, Level.NOT_ENOUGH_DATA),
+        (196, Level.BAD),
+    ],
 )
 def test_a_notice_explains_a_loss_up_to_an_hour_later_or_a_quarter_of_an_hour_before(
     notice: float, level: Level
@@ -406,7 +479,14 @@ def test_problems_up_to_a_quarter_of_an_hour_after_a_job_that_fails_everywhere_a
     start = 1772532000.0  # minute 0
     tried = [
         Attempt(
-            "j", number, name, outcome=RunOutcome.FAILED, cause=UNKNOWN, start=start, end=start + 600, pool="gpu"
+            "j",
+            number,
+            name,
+            outcome=RunOutcome.FAILED,
+            cause=UNKNOWN,
+            start=start,
+            end=start + 600,
+            pool="gpu",
         )
         for number, name in enumerate((NODE_B, NODE_C, NODE_A))
     ]
@@ -427,7 +507,9 @@ def test_a_job_whose_last_attempt_failed_on_one_rank_did_not_succeed() -> None:
 
 
 def test_the_reason_of_a_verdict_is_the_evidence_that_explains_the_rest() -> None:
-    known = cluster(events=[event("SystemOOM", 10), event("NodeNotReady", 11), event("Rebooted", 12)])
+    known = cluster(
+        events=[event("SystemOOM", 10), event("NodeNotReady", 11), event("Rebooted", 12)]
+    )
     verdict = verdict_of(NODE_A, [], known)
     assert verdict.reason.startswith("SystemOOM: ")
     assert verdict.suggestions[0].text.startswith("look at memory")
@@ -435,10 +517,14 @@ def test_the_reason_of_a_verdict_is_the_evidence_that_explains_the_rest() -> Non
 
 @pytest.mark.parametrize("reason", ["TaskHung", "DNSProblem", "PodIPProblem"])
 def test_an_event_with_low_confidence_makes_no_node_bad(reason: str) -> None:
-    assert verdict_of(NODE_A, [], cluster(events=[event(reason, 10)])).level is Level.NOT_ENOUGH_DATA
+    assert (
+        verdict_of(NODE_A, [], cluster(events=[event(reason, 10)])).level is Level.NOT_ENOUGH_DATA
+    )
 
 
-@pytest.mark.parametrize(("confidence", "level"), [("low", Level.NOT_ENOUGH_DATA), ("medium", Level.BAD)])
+@pytest.mark.parametrize(
+    ("confidence", "level"), [("low", Level.NOT_ENOUGH_DATA), ("medium", Level.BAD)]
+)
 def test_a_guess_about_an_attempt_does_not_prove_that_its_node_is_bad(
     confidence: Confidence, level: Level
 ) -> None:
@@ -451,32 +537,54 @@ def deadlock(minute: float) -> list[dict[str, Any]]:
     return [{"type": "KernelDeadlock", "status": "True", "lastTransitionTime": at(minute)}]
 
 
-def test_a_fault_that_the_node_still_shows_is_present_even_if_an_attempt_had_the_same_evidence() -> None:
+def test_a_fault_that_the_node_still_shows_is_present_even_if_an_attempt_had_the_same_evidence() -> (
+    None
+):
     failed = pod(containers=[container(code=137, minute=30)])
     report = build([], [facts([failed, *LATER], [node(conditions=deadlock(29)), node(NODE_B)])])
     assert {verdict.node: verdict.level for verdict in report.verdicts}[NODE_A] is Level.BAD
 
 
-LATER = [pod("later", NODE_B, "uid-9", phase="Succeeded", start=600, containers=[container(code=0, minute=700)])]
+LATER = [
+    pod(
+        "later",
+        NODE_B,
+        "uid-9",
+        phase="Succeeded",
+        start=600,
+        containers=[container(code=0, minute=700)],
+    )
+]
 
 
 def flaps(*minutes: float, about: str = NODE_A) -> list[dict[str, Any]]:
     return [
         item
         for minute in minutes
-        for item in (event("NodeNotReady", minute, about=about), event("NodeReady", minute + 3, about=about))
+        for item in (
+            event("NodeNotReady", minute, about=about),
+            event("NodeReady", minute + 3, about=about),
+        )
     ]
 
 
 def test_one_old_flap_that_was_followed_by_good_attempts_is_recovered() -> None:
     good = [
-        pod(f"g{number}", uid=f"u{number}", phase="Succeeded", start=20, containers=[container(code=0, minute=40)])
+        pod(
+            f"g{number}",
+            uid=f"u{number}",
+            phase="Succeeded",
+            start=20,
+            containers=[container(code=0, minute=40)],
+        )
         for number in range(3)
     ]
     report = build([], [facts([*good, *LATER], [node(), node(NODE_B)], flaps(10))])
     verdict = next(item for item in report.verdicts if item.node == NODE_A)
     assert verdict.level is Level.RECOVERED
-    assert verdict.reason == "recovered, 3 good attempts since NodeNotReady: the node became NotReady"
+    assert (
+        verdict.reason == "recovered, 3 good attempts since NodeNotReady: the node became NotReady"
+    )
     assert verdict.suggestions == ()
 
 
@@ -484,7 +592,9 @@ def test_one_old_flap_that_was_followed_by_good_attempts_is_recovered() -> None:
     ("minutes", "level"),
     [((10,), Level.RECOVERED), ((671,), Level.NOT_ENOUGH_DATA), ((10, 200), Level.NOT_ENOUGH_DATA)],
 )
-def test_one_flap_is_over_if_the_node_is_ready_for_half_an_hour(minutes: tuple[float, ...], level: Level) -> None:
+def test_one_flap_is_over_if_the_node_is_ready_for_half_an_hour(
+    minutes: tuple[float, ...], level: Level
+) -> None:
     report = build([], [facts(LATER, [node(), node(NODE_B)], flaps(*minutes))])  # data end at 700
     verdict = next(item for item in report.verdicts if item.node == NODE_A)
     assert verdict.level is level
@@ -504,7 +614,13 @@ def stuck(where: str, run: str, start: float = 600) -> tuple[dict[str, Any], dic
     name = f"azureml-{run}-worker-0"
     text = 'Failed to create pod sandbox: plugin type="azure-vnet" failed (add): connection refused'
     said = event(
-        "FailedCreatePodSandBox", start + 1, about=name, kind="Pod", namespace="azureml", uid=run, message=text
+        "FailedCreatePodSandBox",
+        start + 1,
+        about=name,
+        kind="Pod",
+        namespace="azureml",
+        uid=run,
+        message=text,
     )
     return pod(run, where, run, name=name, phase="Pending", start=start), said
 
@@ -517,7 +633,9 @@ def stuck(where: str, run: str, start: float = 600) -> tuple[dict[str, Any], dic
         (2, 2, Level.NOT_ENOUGH_DATA),  # of ten: the network of the cluster
     ],
 )
-def test_a_node_on_which_no_sandbox_can_be_created_is_suspect(runs_there: int, places: int, level: Level) -> None:
+def test_a_node_on_which_no_sandbox_can_be_created_is_suspect(
+    runs_there: int, places: int, level: Level
+) -> None:
     nodes = [NODE_A, *(f"{NODE_A[:-1]}{number}" for number in range(9))]
     pairs = [
         stuck(where, f"s{place}{number}")
@@ -533,14 +651,20 @@ def test_a_node_on_which_no_sandbox_can_be_created_is_suspect(runs_there: int, p
 def test_a_job_that_started_since_clears_a_node_without_sandboxes() -> None:
     pairs = [stuck(NODE_A, "s1"), stuck(NODE_A, "s2")]
     works = pod("works", NODE_A, "u8", phase="Running", start=640)
-    made = facts([*(item for item, _ in pairs), works, *LATER], [node()], [said for _, said in pairs])
+    made = facts(
+        [*(item for item, _ in pairs), works, *LATER], [node()], [said for _, said in pairs]
+    )
     verdict = next(item for item in build([], [made]).verdicts if item.node == NODE_A)
     assert verdict.level is Level.NOT_ENOUGH_DATA
 
 
 @pytest.mark.parametrize(("minute", "level"), [(641, Level.BAD), (639, Level.NOT_ENOUGH_DATA)])
-def test_an_event_without_an_end_is_about_the_present_for_an_hour(minute: float, level: Level) -> None:
-    report = build([], [facts(LATER, [node(), node(NODE_B)], [event("SystemOOM", minute)])])  # data end at 700
+def test_an_event_without_an_end_is_about_the_present_for_an_hour(
+    minute: float, level: Level
+) -> None:
+    report = build(
+        [], [facts(LATER, [node(), node(NODE_B)], [event("SystemOOM", minute)])]
+    )  # data end at 700
     assert {verdict.node: verdict.level for verdict in report.verdicts}[NODE_A] is level
 
 
@@ -552,7 +676,12 @@ def test_something_that_succeeded_after_the_event_shows_that_it_is_over() -> Non
 
 def test_a_heartbeat_is_the_end_of_the_data_too() -> None:
     for minute, level in ((30, Level.BAD), (100, Level.NOT_ENOUGH_DATA)):
-        ready = {"type": "Ready", "status": "True", "lastTransitionTime": at(0), "lastHeartbeatTime": at(minute)}
+        ready = {
+            "type": "Ready",
+            "status": "True",
+            "lastTransitionTime": at(0),
+            "lastHeartbeatTime": at(minute),
+        }
         known = cluster(nodes=[node(conditions=[ready])], events=[event("SystemOOM", 10)])
         assert verdict_of(NODE_A, [], known).level is level
 
@@ -561,7 +690,9 @@ PEERS = [f"aks-gpu-12345678-vmss0000{number:02d}" for number in range(10)]
 
 
 @pytest.mark.parametrize(("times", "level"), [(1, Level.RECOVERED), (4, Level.BAD)])
-def test_flaps_that_recur_and_that_the_pool_does_not_have_make_a_node_bad(times: int, level: Level) -> None:
+def test_flaps_that_recur_and_that_the_pool_does_not_have_make_a_node_bad(
+    times: int, level: Level
+) -> None:
     nodes = [node(), *map(node, PEERS)]
     own = flaps(*(100.0 * number for number in range(times)))
     report = build([], [facts(LATER, nodes, own)])
@@ -591,9 +722,13 @@ def test_symptoms_within_half_an_hour_are_one_episode() -> None:
 
 
 @pytest.mark.parametrize(("times", "level"), [(2, Level.NOT_ENOUGH_DATA), (3, Level.BAD)])
-def test_three_episodes_in_a_week_are_recurrent_if_there_is_no_pool(times: int, level: Level) -> None:
+def test_three_episodes_in_a_week_are_recurrent_if_there_is_no_pool(
+    times: int, level: Level
+) -> None:
     later = event("Starting", 700)
-    known = cluster(nodes=[node()], events=[*flaps(*(100.0 * number for number in range(times))), later])
+    known = cluster(
+        nodes=[node()], events=[*flaps(*(100.0 * number for number in range(times))), later]
+    )
     assert verdict_of(NODE_A, [], known).level is level
 
 
@@ -613,10 +748,15 @@ def test_a_vote_is_a_failure_if_half_of_the_family_failed() -> None:
 
 def test_failures_of_a_node_within_minutes_are_one() -> None:
     def lost(*ends: float) -> list[Attempt]:
-        return [replace(attempt, end=end) for attempt, end in zip(runs("n", 0, len(ends)), ends, strict=True)]
+        return [
+            replace(attempt, end=end)
+            for attempt, end in zip(runs("n", 0, len(ends)), ends, strict=True)
+        ]
 
     assert verdict_of("n", [*REST, *lost(0, 500, 1000, 5000)]).failures == 2
-    assert verdict_of("n", [*REST, *lost(0, 700, 1400)]).failures == 1  # none of them succeeded: maybe one sweep
+    assert (
+        verdict_of("n", [*REST, *lost(0, 700, 1400)]).failures == 1
+    )  # none of them succeeded: maybe one sweep
     later = [
         replace(attempt, number=1, node="n1", outcome=RunOutcome.SUCCEEDED, cause=None)
         for attempt in lost(0, 0, 0)
@@ -632,15 +772,25 @@ def test_jobs_that_differ_in_a_number_and_never_succeed_may_be_one_sweep() -> No
     trials = [day(f"mine_{number}", number) for number in range(5)]
     assert verdict_of("n", [*REST, *trials]).failures == 1
     assert verdict_of("n", [*REST, *trials, day("mine_9", 9, RunOutcome.SUCCEEDED)]).failures == 5
-    assert verdict_of("n", [*REST, *(day(f"job{number}x", number) for number in range(5))]).failures == 5
+    assert (
+        verdict_of("n", [*REST, *(day(f"job{number}x", number) for number in range(5))]).failures
+        == 5
+    )
 
 
 USER_ELSEWHERE = Cause(CauseKind.USER, "medium", countable=True)
 
 
 def test_an_error_of_the_job_counts_if_the_job_then_succeeded_elsewhere() -> None:
-    assert verdict_of("lemon", [*REST, *runs("lemon", 10, 8, cause=USER_ELSEWHERE)]).level is Level.BAD
-    assert verdict_of("lemon", [*REST, *runs("lemon", 10, 8, cause=Cause(CauseKind.USER, "medium"))]).failures == 0
+    assert (
+        verdict_of("lemon", [*REST, *runs("lemon", 10, 8, cause=USER_ELSEWHERE)]).level is Level.BAD
+    )
+    assert (
+        verdict_of(
+            "lemon", [*REST, *runs("lemon", 10, 8, cause=Cause(CauseKind.USER, "medium"))]
+        ).failures
+        == 0
+    )
 
 
 def test_a_job_that_failed_on_two_nodes_without_evidence_does_not_vote_but_evidence_does() -> None:
@@ -652,13 +802,17 @@ def test_a_job_that_failed_on_two_nodes_without_evidence_does_not_vote_but_evide
         ]
 
     assert verdict_of("a", [*REST, *tried(UNKNOWN)]).failures == 0
-    lost = Cause(CauseKind.NODE_LOST, "high", (Evidence(EvidenceSource.NODE_EVENT, "NodeNotReady"),), True)
+    lost = Cause(
+        CauseKind.NODE_LOST, "high", (Evidence(EvidenceSource.NODE_EVENT, "NodeNotReady"),), True
+    )
     assert verdict_of("a", [*REST, *tried(lost)]).failures == 1
     assert verdict_of("b", [*REST, *tried(lost)]).failures == 1
 
 
 @pytest.mark.parametrize(("spot", "failures"), [(False, 3), (True, 0)])
-def test_a_failure_without_evidence_on_a_spot_vm_is_taken_for_a_reclaim(spot: bool, failures: int) -> None:
+def test_a_failure_without_evidence_on_a_spot_vm_is_taken_for_a_reclaim(
+    spot: bool, failures: int
+) -> None:
     assert verdict_of("n", [*REST, *runs("n", 9, 3, spot=spot)]).failures == failures
 
 
@@ -687,7 +841,8 @@ def test_of_a_gang_only_the_root_votes() -> None:
     collateral = Cause(CauseKind.GANG, "medium")
     stopped = replace(UNKNOWN, evidence=(Evidence(EvidenceSource.EXIT_CODE, "143"),))
     found = {
-        verdict.node: verdict.failures for verdict in judge(gang(collateral, UNKNOWN, stopped), ClusterIndex())[0]
+        verdict.node: verdict.failures
+        for verdict in judge(gang(collateral, UNKNOWN, stopped), ClusterIndex())[0]
     }
     assert found == {"n0": 0, "n1": 1, "n2": 0}
 
@@ -695,13 +850,21 @@ def test_of_a_gang_only_the_root_votes() -> None:
 def test_ranks_of_a_gang_that_end_first_at_once_share_the_blame_however_many_follow() -> None:
     first = gang(UNKNOWN, UNKNOWN)
     later = [replace(rank, end=(rank.end or 0) + 5) for rank in gang(*[UNKNOWN] * 9)[2:]]
-    found = [(failure.attempt.node, failure.suspects) for failure in node_votes.failures([*first, *later])]
+    found = [
+        (failure.attempt.node, failure.suspects)
+        for failure in node_votes.failures([*first, *later])
+    ]
     assert found == [("n0", 2), ("n1", 2)]
 
 
-def test_a_failed_gang_of_which_every_rank_may_be_the_first_is_hardly_a_failure_of_each_node() -> None:
+def test_a_failed_gang_of_which_every_rank_may_be_the_first_is_hardly_a_failure_of_each_node() -> (
+    None
+):
     judged = judge([*gang(*[UNKNOWN] * 4), *runs("n0", 20, 0)], ClusterIndex())[0]
-    assert {verdict.node: (verdict.failures, verdict.attempts) for verdict in judged}["n0"] == (0, 21)
+    assert {verdict.node: (verdict.failures, verdict.attempts) for verdict in judged}["n0"] == (
+        0,
+        21,
+    )
 
 
 def test_a_sweep_that_fails_on_many_of_its_nodes_does_not_vote() -> None:
@@ -717,7 +880,9 @@ def test_a_sweep_that_fails_on_many_of_its_nodes_does_not_vote() -> None:
 def test_a_pool_whose_nodes_differ_anyway_convicts_less() -> None:
     even = [attempt for place in range(40) for attempt in runs(f"e{place}", 18, 2)]
     uneven = [
-        attempt for place in range(40) for attempt in runs(f"e{place}", *((20, 0) if place % 3 else (14, 6)))
+        attempt
+        for place in range(40)
+        for attempt in runs(f"e{place}", *((20, 0) if place % 3 else (14, 6)))
     ]
     assert verdict_of("odd", [*even, *runs("odd", 10, 10)]).level is Level.BAD
     assert verdict_of("odd", [*uneven, *runs("odd", 10, 10)]).level is not Level.BAD
@@ -734,14 +899,25 @@ def test_only_the_worst_tenth_of_a_pool_is_to_be_cordoned() -> None:
     names = [f"aks-gpu-12345678-vmss0000{number:02d}" for number in range(30)]
     down = {"type": "Ready", "status": "Unknown"}
     nodes = [
-        node(name, conditions=[{**down, "lastTransitionTime": at(20 * place)}]) if place < 8 else node(name)
+        node(name, conditions=[{**down, "lastTransitionTime": at(20 * place)}])
+        if place < 8
+        else node(name)
         for place, name in enumerate(names)
     ]
     verdicts, _, incidents = judge([], cluster(nodes=nodes))
     bad = [verdict for verdict in verdicts if verdict.level is Level.BAD]
-    cordoned = [verdict for verdict in bad if any("kubectl cordon" in line.text for line in verdict.suggestions)]
+    cordoned = [
+        verdict
+        for verdict in bad
+        if any("kubectl cordon" in line.text for line in verdict.suggestions)
+    ]
     assert (len(bad), len(cordoned), incidents) == (8, 3, [])
-    told = [line.text for verdict in bad for line in verdict.suggestions if "do not cordon them all" in line.text]
+    told = [
+        line.text
+        for verdict in bad
+        for line in verdict.suggestions
+        if "do not cordon them all" in line.text
+    ]
     assert len(told) == 5
     assert told[0].startswith("8 of 30 nodes of its pool are bad")
 
@@ -779,9 +955,18 @@ def test_a_fault_lasts_until_something_shows_that_it_is_over(reason: str, level:
         ("FilesystemCorruptionDetected", ("FilesystemCorruptionProblem",), Level.NOT_ENOUGH_DATA),
     ],
 )
-def test_a_check_that_passes_again_ends_a_fault(reason: str, conditions: tuple[str, ...], level: Level) -> None:
-    ready = {"type": "Ready", "status": "True", "lastTransitionTime": at(0), "lastHeartbeatTime": at(300)}
-    checks = [{"type": name, "status": "False", "lastTransitionTime": at(20)} for name in conditions]
+def test_a_check_that_passes_again_ends_a_fault(
+    reason: str, conditions: tuple[str, ...], level: Level
+) -> None:
+    ready = {
+        "type": "Ready",
+        "status": "True",
+        "lastTransitionTime": at(0),
+        "lastHeartbeatTime": at(300),
+    }
+    checks = [
+        {"type": name, "status": "False", "lastTransitionTime": at(20)} for name in conditions
+    ]
     known = cluster(nodes=[node(conditions=[ready, *checks])], events=[event(reason, 10)])
     assert verdict_of(NODE_A, [], known).level is level
 
@@ -801,7 +986,9 @@ def test_a_node_that_is_lost_three_times_in_half_a_day_is_suspect_if_nothing_suc
     known = cluster(nodes=[node(), node(NODE_B), node(NODE_C)], events=flaps(*map(float, minutes)))
     ten = 1772532000.0  # minute 0 of made.at
     lost = [
-        Evidence(EvidenceSource.NODE_EVENT, "NodeNotReady", "the node became NotReady", ten + 60 * minute)
+        Evidence(
+            EvidenceSource.NODE_EVENT, "NodeNotReady", "the node became NotReady", ten + 60 * minute
+        )
         for minute in minutes
     ]
     attempts = runs(NODE_B, len(minutes), 0, end=ten + 60 * 700)
@@ -834,7 +1021,11 @@ def test_every_fault_of_the_table_says_what_to_look_at() -> None:
         for signal in signals.table().values()
         if signal.kind in (CauseKind.NODE_FAULT, CauseKind.NODE_LOST) and signal.confidence != "low"
     }
-    repairs = {name for name in faults if name.startswith(("NodeRe", "kubernetes.azure.com", "node.kubernetes"))}
+    repairs = {
+        name
+        for name in faults
+        if name.startswith(("NodeRe", "kubernetes.azure.com", "node.kubernetes"))
+    }
     assert faults - set(LOOK) - repairs == set()
 
 
@@ -842,7 +1033,15 @@ def test_every_fault_of_the_table_says_what_to_look_at() -> None:
 def test_a_refusal_is_over_if_the_node_offers_all_its_devices(offered: str, level: Level) -> None:
     message = "Allocate failed due to no healthy devices present; cannot allocate unhealthy devices nvidia.com/gpu"
     refused = pod(start=0, reason="UnexpectedAdmissionError", message=message)
-    ready = {"type": "Ready", "status": "True", "lastTransitionTime": at(-60), "lastHeartbeatTime": at(300)}
+    ready = {
+        "type": "Ready",
+        "status": "True",
+        "lastTransitionTime": at(-60),
+        "lastHeartbeatTime": at(300),
+    }
     made = node(conditions=[ready])
-    made["status"] |= {"capacity": {"nvidia.com/gpu": "8"}, "allocatable": {"nvidia.com/gpu": offered}}
+    made["status"] |= {
+        "capacity": {"nvidia.com/gpu": "8"},
+        "allocatable": {"nvidia.com/gpu": offered},
+    }
     assert build([], [facts([refused], [made])]).verdicts[0].level is level

@@ -13,11 +13,18 @@ from tests.diagnosis.made import NODE_A, at, event, facts, node, pod
 POD = "azureml-aa-worker-0"
 FIT = "0/12 nodes are available: 4 node(s) had untolerated taint {sku: gpu}, 8 Insufficient nvidia.com/gpu."
 VOLCANO_FIT = "0/6 nodes are unavailable: 6 Insufficient nvidia.com/gpu."
-GANG = "2/4 tasks in gang unschedulable: pod group is not ready, 2 Pending, 2 Running, 4 minAvailable"
+GANG = (
+    "2/4 tasks in gang unschedulable: pod group is not ready, 2 Pending, 2 Running, 4 minAvailable"
+)
 
 
 def pending(
-    *, node: str | None = None, reason: str = "", message: str = "", containers: Any = None, **more: Any
+    *,
+    node: str | None = None,
+    reason: str = "",
+    message: str = "",
+    containers: Any = None,
+    **more: Any,
 ) -> dict[str, Any]:
     made = pod(phase="Pending", node=node, containers=containers, **more)
     if reason:
@@ -67,7 +74,12 @@ def kind_and_text(attempt: Attempt) -> tuple[WaitingFor, str]:
             WaitingFor.POD_GROUP,
             "the gang is not complete: 2 Pending, 2 Running, 4 minAvailable",
         ),
-        ("Schedulable", VOLCANO_FIT, WaitingFor.POD_GROUP, "no node of 6 fits: 6 Insufficient nvidia.com/gpu"),
+        (
+            "Schedulable",
+            VOLCANO_FIT,
+            WaitingFor.POD_GROUP,
+            "no node of 6 fits: 6 Insufficient nvidia.com/gpu",
+        ),
         (
             "SchedulingGated",
             "Scheduling is blocked due to non-empty scheduling gates",
@@ -111,7 +123,9 @@ def test_without_a_condition_the_event_of_the_scheduler_counts() -> None:
         ),
     ],
 )
-def test_a_container_that_cannot_start(reason: str, message: str, kind: WaitingFor, text: str) -> None:
+def test_a_container_that_cannot_start(
+    reason: str, message: str, kind: WaitingFor, text: str
+) -> None:
     parts = [state(reason, message, f"{'0af' * 10}1b-execution-wrapper")]
     assert kind_and_text(only(facts([pending(node=NODE_A, containers=parts)]))) == (kind, text)
 
@@ -131,7 +145,12 @@ def test_a_container_that_cannot_start(reason: str, message: str, kind: WaitingF
             WaitingFor.MOUNT,
             "the volume data cannot be mounted: not reachable",
         ),
-        ("FailedAttachVolume", "Multi-Attach error", WaitingFor.MOUNT, "a volume cannot be mounted"),
+        (
+            "FailedAttachVolume",
+            "Multi-Attach error",
+            WaitingFor.MOUNT,
+            "a volume cannot be mounted",
+        ),
         (
             "FailedCreatePodSandBox",
             'failed to setup network for sandbox "0": plugin type="azure-vnet" failed (add)',
@@ -164,7 +183,10 @@ def test_an_event_says_what_a_pod_on_a_node_waits_for(
 ) -> None:
     parts = [state("ContainerCreating")]
     events = [of_pod("Scheduled", minute=1), of_pod(reason, message)]
-    assert kind_and_text(only(facts([pending(node=NODE_A, containers=parts)], events=events))) == (kind, text)
+    assert kind_and_text(only(facts([pending(node=NODE_A, containers=parts)], events=events))) == (
+        kind,
+        text,
+    )
 
 
 def test_a_trouble_that_was_overcome_is_not_what_it_waits_for() -> None:
@@ -218,8 +240,17 @@ def vcjob(phase: str = "Pending", run: str | None = "run", changed: float = 1) -
     }
 
 
-def group(phase: str = "Pending", message: str = "", name: str = NAME, **meta: Any) -> dict[str, Any]:
-    conditions = [{"type": "Unschedulable", "status": "True", "reason": "NotEnoughResources", "message": message}]
+def group(
+    phase: str = "Pending", message: str = "", name: str = NAME, **meta: Any
+) -> dict[str, Any]:
+    conditions = [
+        {
+            "type": "Unschedulable",
+            "status": "True",
+            "reason": "NotEnoughResources",
+            "message": message,
+        }
+    ]
     return {
         "apiVersion": "scheduling.volcano.sh/v1beta1",
         "kind": "PodGroup",
@@ -237,7 +268,9 @@ def volcano(*objects: dict[str, Any], events: Any = (), pods: Any = ()) -> Clust
 
 def of_gang(kind: str, reason: str, message: str) -> dict[str, Any]:
     api = "batch.volcano.sh/v1alpha1" if kind == "Job" else "scheduling.volcano.sh/v1beta1"
-    return event(reason, 5, about=NAME, kind=kind, message=message, namespace="azureml", apiVersion=api)
+    return event(
+        reason, 5, about=NAME, kind=kind, message=message, namespace="azureml", apiVersion=api
+    )
 
 
 @pytest.mark.parametrize(
@@ -318,8 +351,17 @@ def test_gangs_that_are_not_of_azureml_are_left_out() -> None:
 def test_a_gang_that_is_put_back_to_waiting_is_the_next_attempt() -> None:
     ended = pod("run", name=f"{NAME}-worker-0", containers=[])
     ended["metadata"]["deletionTimestamp"] = at(20)
-    first, second = build([], [volcano(vcjob("Restarting", changed=21), group(), pods=[ended])]).attempts
-    assert (first.outcome, second.outcome, second.number) == (RunOutcome.FAILED, RunOutcome.WAITING, 1)
+    first, second = build(
+        [], [volcano(vcjob("Restarting", changed=21), group(), pods=[ended])]
+    ).attempts
+    assert (first.outcome, second.outcome, second.number) == (
+        RunOutcome.FAILED,
+        RunOutcome.WAITING,
+        1,
+    )
     # Not while its pod may still be there.
     running = pod("run", phase="Running", name=f"{NAME}-worker-0")
-    assert len(build([], [volcano(vcjob("Restarting", changed=21), group(), pods=[running])]).attempts) == 1
+    assert (
+        len(build([], [volcano(vcjob("Restarting", changed=21), group(), pods=[running])]).attempts)
+        == 1
+    )

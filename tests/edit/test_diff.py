@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from arc_toolkit.edit.diff import unified
+from arc_toolkit.edit.files.diff import unified
 
 
 def apply(folder: Path, diff: str) -> None:
@@ -25,19 +25,28 @@ def _edited(lines: list[bytes], dice: random.Random) -> list[bytes]:
     for _ in range(dice.choice((1, 1, 2, 30))):
         start = dice.randrange(len(lines) + 1)
         end = min(len(lines), start + dice.choice((0, 0, 1, 5, 90)))
-        lines[start:end] = [dice.choice((b"a", b"b", b"new")) for _ in range(dice.choice((0, 1, 3, 90)))]
+        lines[start:end] = [
+            dice.choice((b"a", b"b", b"new")) for _ in range(dice.choice((0, 1, 3, 90)))
+        ]
     return lines
 
 
-def test_diffs_of_many_files_apply_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_diffs_of_many_files_apply_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     dice = random.Random(7)
     expected, diffs = {}, []
     for number in range(150):
         name = f"{number} with blanks.yml" if number % 10 == 0 else f"{number}.yml"
-        lines = [dice.choice((b"a", b"b", b"c", b"", b"\xff")) for _ in range(dice.choice((0, 1, 4, 60, 600)))]
+        lines = [
+            dice.choice((b"a", b"b", b"c", b"", b"\xff"))
+            for _ in range(dice.choice((0, 1, 4, 60, 600)))
+        ]
         newline, last = dice.choice((b"\n", b"\r\n")), dice.choice((b"", b"\n"))
-        before, after = (newline.join(text) + (last if text else b"") for text in (lines, _edited(lines, dice)))
+        before, after = (
+            newline.join(text) + (last if text else b"") for text in (lines, _edited(lines, dice))
+        )
         if number % 7:
             Path(name).write_bytes(before)
         if after or not number % 7:
@@ -61,7 +70,9 @@ def test_a_file_outside_of_the_folder_is_named_from_the_root(
     assert f"+++ b{tmp_path}/x.yml\n" in unified("../x.yml", b"a\n", b"b\n")
 
 
-def test_a_long_file_with_repeated_lines_is_not_left_to_difflib(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_file_with_repeated_lines_is_not_left_to_difflib(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def slow(*_: object) -> None:
         raise AssertionError("its time is quadratic")
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from arc_toolkit.edit.discover import InputFile, Problem, Skipped, discover
-from arc_toolkit.edit.gitignore import Gitignore
+from arc_toolkit.edit.files.discover import InputFile, Problem, Skipped, discover
+from arc_toolkit.edit.files.gitignore import Gitignore
 
 
 def found(*paths: object) -> list[str]:
@@ -25,7 +25,14 @@ def test_folders_are_walked_in_order_and_files_named_count_once(tmp_path: Path) 
 
 
 def test_folders_that_tools_make_are_entered_only_if_named(tmp_path: Path) -> None:
-    for name in ("venv/a.yml", ".tox/b.py", ".nox/c.py", "build/d.yml", "lib/site-packages/e.py", "sub/f.yml"):
+    for name in (
+        "venv/a.yml",
+        ".tox/b.py",
+        ".nox/c.py",
+        "build/d.yml",
+        "lib/site-packages/e.py",
+        "sub/f.yml",
+    ):
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).write_text("")
     assert [os.path.relpath(path, tmp_path) for path in found(tmp_path)] == ["sub/f.yml"]
@@ -104,8 +111,12 @@ def test_links_are_followed_once_and_circles_are_reported(tmp_path: Path) -> Non
     (tmp_path / "loop.yml").symlink_to("loop.yml")
     (tmp_path / "folder").symlink_to(tmp_path)
     items = list(discover([str(tmp_path)]))
-    assert [os.path.basename(item.path) for item in items if isinstance(item, InputFile)] == ["a.yml"]
-    reasons = {os.path.basename(item.path): item.reason for item in items if isinstance(item, Skipped)}
+    assert [os.path.basename(item.path) for item in items if isinstance(item, InputFile)] == [
+        "a.yml"
+    ]
+    reasons = {
+        os.path.basename(item.path): item.reason for item in items if isinstance(item, Skipped)
+    }
     assert "circle" in reasons["loop.yml"]
     assert reasons["folder"] == "a symbolic link to a folder"
 

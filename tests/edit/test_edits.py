@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arc_toolkit.edit.edits import Edit, Refused, apply_edits, compose_edits, old_offsets
+from arc_toolkit.edit.files.edits import Edit, Refused, apply_edits, compose_edits, old_offsets
 
 
 @st.composite
@@ -28,11 +28,15 @@ def test_composed_edits_do_what_both_do(data: st.DataObject, text: str) -> None:
 @given(data=st.data(), text=st.text("abc\n", max_size=20))
 def test_every_character_that_stays_has_its_old_offset(data: st.DataObject, text: str) -> None:
     edits = data.draw(edits_of(len(text)))
-    after = apply_edits(text.lower(), [Edit(edit.start, edit.end, edit.text.upper()) for edit in edits])
+    after = apply_edits(
+        text.lower(), [Edit(edit.start, edit.end, edit.text.upper()) for edit in edits]
+    )
     offsets = old_offsets(text, edits)
     assert len(offsets) == len(after) + 1
     assert offsets == sorted(offsets)
-    assert all(text[offset] == new for offset, new in zip(offsets, after, strict=False) if new in "abc")
+    assert all(
+        text[offset] == new for offset, new in zip(offsets, after, strict=False) if new in "abc"
+    )
 
 
 def test_new_text_has_the_offset_of_what_it_replaces() -> None:
@@ -49,7 +53,9 @@ def test_insertions_at_one_place_keep_their_order() -> None:
     assert apply_edits("ac", [Edit(1, 1, "b"), Edit(1, 1, "B")]) == "abBc"
 
 
-@pytest.mark.parametrize("edits", [[Edit(0, 3, ""), Edit(2, 4, "")], [Edit(3, 9, "")], [Edit(-1, 1, "")]])
+@pytest.mark.parametrize(
+    "edits", [[Edit(0, 3, ""), Edit(2, 4, "")], [Edit(3, 9, "")], [Edit(-1, 1, "")]]
+)
 def test_overlaps_and_places_outside_are_refused(edits: list[Edit]) -> None:
     with pytest.raises(Refused):
         apply_edits("abcd", edits)

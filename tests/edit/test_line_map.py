@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arc_toolkit.edit.edits import Edit, apply_edits
-from arc_toolkit.edit.line_map import LineMap, line_starts
+from arc_toolkit.edit.code.line_map import LineMap, line_starts
+from arc_toolkit.edit.files.edits import Edit, apply_edits
 
 BEFORE = """\
 type: command
@@ -60,7 +60,9 @@ TEXTS = st.lists(st.sampled_from(["a", "b", "c", "dd", ""]), max_size=12).map("\
 
 
 @given(TEXTS, TEXTS, st.data())
-def test_every_place_has_one_and_moved_edits_say_the_same(before: str, after: str, data: st.DataObject) -> None:
+def test_every_place_has_one_and_moved_edits_say_the_same(
+    before: str, after: str, data: st.DataObject
+) -> None:
     lines = LineMap(before, after)
     starts = line_starts(before)
     row = data.draw(st.integers(1, len(starts)))

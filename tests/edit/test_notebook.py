@@ -7,8 +7,8 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arc_toolkit.edit.edits import Edit, apply_edits
-from arc_toolkit.edit.notebook import mask, read_cells, splice
+from arc_toolkit.edit.code.notebook import mask, read_cells, splice
+from arc_toolkit.edit.files.edits import Edit, apply_edits
 
 
 @given(st.text(alphabet="ab%!?= \\#()\n\r\t'\"é", max_size=60))
@@ -20,7 +20,9 @@ def test_masking_keeps_every_position(text: str) -> None:
     ]
 
 
-lines = st.lists(st.text(alphabet='ab"\\\té日🎉\u2028\x7f', max_size=6).map(lambda text: text + "\n"), max_size=5)
+lines = st.lists(
+    st.text(alphabet='ab"\\\té日🎉\u2028\x7f', max_size=6).map(lambda text: text + "\n"), max_size=5
+)
 
 
 @given(lines, st.data(), st.booleans(), st.booleans())
@@ -33,12 +35,17 @@ def test_splicing_says_what_the_edits_say_and_touches_nothing_else(
     }
     if as_list and not content:
         return
-    text = json.dumps(document, indent=data.draw(st.sampled_from([None, 1, 2])), ensure_ascii=ascii_only)
+    text = json.dumps(
+        document, indent=data.draw(st.sampled_from([None, 1, 2])), ensure_ascii=ascii_only
+    )
     [cell] = read_cells(text)
     size = len(cell.text)
     points = sorted(data.draw(st.lists(st.integers(0, size), max_size=4, unique=True)))
     new = data.draw(st.lists(st.text(alphabet='z"\\é\n', max_size=4), min_size=4, max_size=4))
-    edits = [Edit(first, last, fresh) for first, last, fresh in zip(points[::2], points[1::2], new, strict=False)]
+    edits = [
+        Edit(first, last, fresh)
+        for first, last, fresh in zip(points[::2], points[1::2], new, strict=False)
+    ]
     after = apply_edits(text, splice(text, cell, edits))
     source = json.loads(after)["cells"][0]["source"]
     assert "".join(source) == apply_edits(cell.text, edits)

@@ -8,13 +8,13 @@ from collections.abc import Callable
 
 import pytest
 
-from arc_toolkit.edit import notebook
-from arc_toolkit.edit.edits import Edit, Refused, apply_edits
-from arc_toolkit.edit.python_editor import Changes, StatementSite
-from arc_toolkit.edit.python_proof import prove
-from arc_toolkit.edit.python_source import Source, parse
-from arc_toolkit.edit.yaml_editor import Editor
-from arc_toolkit.edit.yaml_nodes import read
+from arc_toolkit.edit.code import notebook
+from arc_toolkit.edit.code.editor import Changes, StatementSite
+from arc_toolkit.edit.code.proof import prove
+from arc_toolkit.edit.code.source import Source, parse
+from arc_toolkit.edit.files.edits import Edit, Refused, apply_edits
+from arc_toolkit.edit.yaml.editor import Editor
+from arc_toolkit.edit.yaml.nodes import read
 
 
 def replacing(text: str, old: str, new: str) -> Edit:
@@ -74,7 +74,9 @@ def test_a_yaml_editor_that_does_more_is_refused(
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_a_yaml_editor_that_does_nothing_is_refused(operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_yaml_editor_that_does_nothing_is_refused(
+    operation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     editor = Editor(read(YAML.encode())).apply(OPERATIONS[operation])
     monkeypatch.setattr(Editor, "edits", lambda self: ())
     with pytest.raises(Refused, match="not asked for"):
@@ -100,7 +102,9 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_yaml_editor_that_does_something_else_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_yaml_editor_that_does_something_else_is_refused(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     operation, old, new = WRONG[name]
     editor = Editor(read(YAML.encode())).apply(operation)
     monkeypatch.setattr(Editor, "edits", lambda self: (replacing(YAML, old, new),))
@@ -162,7 +166,9 @@ def test_a_python_editor_that_does_something_else_is_refused(old: str, new: str)
 @pytest.mark.parametrize(
     ("text", "refused"), [("x = f(a=1, b=2)\n", True), ("x = f(a=1, b=2)\nreturn x\n", False)]
 )
-def test_a_change_that_was_asked_for_and_does_not_compile_is_refused(text: str, refused: bool) -> None:
+def test_a_change_that_was_asked_for_and_does_not_compile_is_refused(
+    text: str, refused: bool
+) -> None:
     """`ast.parse` takes an argument twice; a file that did not compile before is nobody's fault."""
     source = Source(text, parse(text))
     stmt = source.body[0]
@@ -224,7 +230,9 @@ def test_a_notebook_editor_that_does_what_was_asked_is_proved() -> None:
 
 
 @pytest.mark.parametrize("lie", NOTEBOOK_LIES)
-def test_a_notebook_editor_that_does_more_is_refused(lie: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_notebook_editor_that_does_more_is_refused(
+    lie: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     true_splice = notebook.splice
     edit = replacing(NOTEBOOK, *NOTEBOOK_LIES[lie])
     if edit.start == NOTEBOOK.index('"x = 1'):  # in place of the true edit

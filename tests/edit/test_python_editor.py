@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from arc_toolkit.edit.edits import Refused, apply_edits
-from arc_toolkit.edit.python_editor import Changes, StatementSite
-from arc_toolkit.edit.python_proof import same
-from arc_toolkit.edit.python_source import Source, parse
+from arc_toolkit.edit.code.editor import Changes, StatementSite
+from arc_toolkit.edit.code.proof import same
+from arc_toolkit.edit.code.source import Source, parse
+from arc_toolkit.edit.files.edits import Refused, apply_edits
 
 
 def replaced(text: str, line: int, new: str) -> str:
@@ -19,11 +19,14 @@ def replaced(text: str, line: int, new: str) -> str:
     body = next(
         node.body
         for node in [ast.Module(source.body, []), *ast.walk(ast.Module(source.body, []))]
-        if isinstance(node, ast.Module | ast.FunctionDef) and any(stmt.lineno == line for stmt in node.body)
+        if isinstance(node, ast.Module | ast.FunctionDef)
+        and any(stmt.lineno == line for stmt in node.body)
     )
     stmt = next(stmt for stmt in body if stmt.lineno == line)
     changes = Changes()
-    changes.replace(StatementSite(source, source.body if body is source.body else body, stmt), stmt, new)
+    changes.replace(
+        StatementSite(source, source.body if body is source.body else body, stmt), stmt, new
+    )
     ((_, edits),) = changes.edits().values()
     after = apply_edits(text, edits)
     changes.apply()
@@ -111,7 +114,11 @@ def test_an_expression_gets_a_name() -> None:
             ["c" * 50, "a" * 50],
             f"from m import (\n    b as x,\n    {'a' * 50},\n    {'c' * 50},\n)  # why\n",
         ),
-        ("from m import (\n    b,\n)\n", ["c", "a"], "from m import (\n    b,\n    a,\n    c,\n)\n"),
+        (
+            "from m import (\n    b,\n)\n",
+            ["c", "a"],
+            "from m import (\n    b,\n    a,\n    c,\n)\n",
+        ),
     ],
 )
 def test_an_import_gets_names(before: str, names: list[str], after: str) -> None:

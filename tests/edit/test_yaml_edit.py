@@ -10,16 +10,16 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arc_toolkit.edit.edits import Refused, Unreadable
-from arc_toolkit.edit.yaml_editor import Editor, Path
-from arc_toolkit.edit.yaml_nodes import MAX_BYTES, read
-from arc_toolkit.edit.yaml_writer import YamlStyle
+from arc_toolkit.edit.files.edits import Refused, Unreadable
+from arc_toolkit.edit.yaml.editor import Editor, KeyPath
+from arc_toolkit.edit.yaml.nodes import MAX_BYTES, read
+from arc_toolkit.edit.yaml.writer import YamlStyle
 from tests.support import CORPUS
 
 STYLE = YamlStyle(neighbours={"resources": ("compute", "type")})
 
 
-def edit(text: str, *sets: tuple[Path, Any]) -> str:
+def edit(text: str, *sets: tuple[KeyPath, Any]) -> str:
     editor = Editor(read(text.encode()), STYLE)
     for path, value in sets:
         editor.set((0, *path), value)
@@ -82,7 +82,9 @@ def test_set(name: str) -> None:
 
 def test_several_new_keys_of_one_mapping_come_as_one_block() -> None:
     sets = [(("resources", "instance_type"), "32cpu128g"), (("resources", "instance_count"), 2)]
-    expected = "compute: a\nresources:\n  instance_type: 32cpu128g\n  instance_count: 2\ncommand: c\n"
+    expected = (
+        "compute: a\nresources:\n  instance_type: 32cpu128g\n  instance_count: 2\ncommand: c\n"
+    )
     assert edit("compute: a\ncommand: c\n", *sets) == expected
 
 
@@ -260,7 +262,9 @@ SCALARS = st.one_of(
 )
 DATA = st.recursive(
     SCALARS,
-    lambda children: st.one_of(st.lists(children, max_size=3), st.dictionaries(KEYS, children, max_size=4)),
+    lambda children: st.one_of(
+        st.lists(children, max_size=3), st.dictionaries(KEYS, children, max_size=4)
+    ),
     max_leaves=12,
 )
 DOCUMENTS = st.dictionaries(KEYS, DATA, min_size=1, max_size=5)
@@ -291,7 +295,12 @@ def test_set_is_exact_or_refused_on_any_document(
     final: bool,
 ) -> None:
     text = yaml.safe_dump(
-        data, default_flow_style=flow, default_style=quotes, indent=indent, allow_unicode=True, sort_keys=False
+        data,
+        default_flow_style=flow,
+        default_style=quotes,
+        indent=indent,
+        allow_unicode=True,
+        sort_keys=False,
     )
     text = text.replace("\n", newline) if final else text.replace("\n", newline).rstrip()
     try:
@@ -312,7 +321,11 @@ def test_set_is_exact_or_refused_on_any_document(
     assert found == expected
     assert result.endswith(newline) == text.endswith(newline)
     assert edit(result, ((key, below), value)) == result
-    removed = [line for line in difflib.ndiff(text.splitlines(), result.splitlines()) if line.startswith("- ")]
+    removed = [
+        line
+        for line in difflib.ndiff(text.splitlines(), result.splitlines())
+        if line.startswith("- ")
+    ]
     assert len(removed) <= 1
 
 
@@ -326,13 +339,22 @@ def _same_key(data: dict[Any, Any], key: str) -> Any:
 def test_mutated_real_files_are_edited_exactly_or_refused(data: st.DataObject) -> None:
     texts = sorted(CORPUS.rglob("*.yml"))[:60] if CORPUS.is_dir() else []
     seed = data.draw(
-        st.sampled_from([path.read_text() for path in texts] or ["type: command\ncompute: a\ninputs:\n  x: 1\n"])
+        st.sampled_from(
+            [path.read_text() for path in texts] or ["type: command\ncompute: a\ninputs:\n  x: 1\n"]
+        )
     )
     lines = seed.split("\n")
     at = data.draw(st.integers(0, len(lines) - 1))
     lines[at] = data.draw(
         st.sampled_from(
-            ["", lines[at] + "  # c", lines[at][:-1], "  " + lines[at], lines[at].upper(), "\t" + lines[at]]
+            [
+                "",
+                lines[at] + "  # c",
+                lines[at][:-1],
+                "  " + lines[at],
+                lines[at].upper(),
+                "\t" + lines[at],
+            ]
         )
     )
     text = "\n".join(lines)

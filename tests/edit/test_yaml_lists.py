@@ -11,23 +11,23 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arc_toolkit.edit.edits import Edit, Refused, Unreadable, apply_edits
-from arc_toolkit.edit.yaml_editor import Editor, Path
-from arc_toolkit.edit.yaml_layout import YamlLayout
-from arc_toolkit.edit.yaml_nodes import read
+from arc_toolkit.edit.files.edits import Edit, Refused, Unreadable, apply_edits
+from arc_toolkit.edit.yaml.editor import Editor, KeyPath
+from arc_toolkit.edit.yaml.layout import YamlLayout
+from arc_toolkit.edit.yaml.nodes import read
 from tests.support import CORPUS, needs_corpus
 
 TOLERATION = {"key": "spot", "operator": "Exists"}
 
 
-def append(text: str, path: Path, *items: Any, document: int = 0) -> str:
+def append(text: str, path: KeyPath, *items: Any, document: int = 0) -> str:
     editor = Editor(read(text.encode()))
     for item in items:
         editor.append((document, *path), item)
     return editor.finish()[0]
 
 
-def put(text: str, path: Path, value: Any) -> str:
+def put(text: str, path: KeyPath, value: Any) -> str:
     editor = Editor(read(text.encode()))
     editor.set((0, *path), value)
     return editor.finish()[0]
@@ -223,14 +223,24 @@ SHARED = "a: &l\n- x\nb: *l\n"
 REFUSALS = {
     "a list that an anchor shares": (SHARED, ("a",), "y", "anchor"),
     "the alias of a list": (SHARED, ("b",), "y", "anchor"),
-    "a list that comes from a merge key": ("d: &d {l: [x]}\ns:\n  <<: *d\n  y: 2\n", ("s", "l"), "y", "merge key"),
+    "a list that comes from a merge key": (
+        "d: &d {l: [x]}\ns:\n  <<: *d\n  y: 2\n",
+        ("s", "l"),
+        "y",
+        "merge key",
+    ),
     "a list of a shared mapping": ("d: &d\n  l: [x]\ns: *d\n", ("d", "l"), "y", "anchor"),
     "a mapping": ("l: {a: 1}\n", ("l",), "y", "already exists"),
     "text": ("l: a\n", ("l",), "y", "already exists"),
     "a list that ends with an alias": ("a: &x 1\nl:\n- 2\n- *x\n", ("l",), "y", "alias|not clear"),
     "a flow list that ends with an alias": ("a: &x 1\nl: [2, *x]\n", ("l",), "y", "not clear"),
     "an alias inside of the list": ("l:\n- &x a\n- *x\n", ("l",), "y", "not clear"),
-    "a block scalar that keeps its newlines": ("l:\n- |+\n  a\n\nm: 1\n", ("l",), "y", "keeps the blank lines"),
+    "a block scalar that keeps its newlines": (
+        "l:\n- |+\n  a\n\nm: 1\n",
+        ("l",),
+        "y",
+        "keeps the blank lines",
+    ),
     "an item that is not there": ("l:\n- a\n", ("l", 3), "y", "there is no"),
     "an index of a missing list": ("m: 1\n", ("l", 0, "x"), "y", "there is no"),
     "an empty item": ("l:\n-\n", ("l", 0), "y", "empty item"),
@@ -263,9 +273,12 @@ def test_a_shared_list_is_refused_even_if_both_places_ask_for_the_same() -> None
 
 
 @pytest.mark.parametrize(
-    ("text", "value"), [("a: [1]\n", [2]), ("a: {b: 1}\n", {"b": 2}), ("a: x\n", ["x"]), ("a: x\n", {"b": 1})]
+    ("text", "value"),
+    [("a: [1]\n", [2]), ("a: {b: 1}\n", {"b": 2}), ("a: x\n", ["x"]), ("a: x\n", {"b": 1})],
 )
-def test_set_replaces_no_list_and_no_mapping_and_makes_none_of_a_value(text: str, value: Any) -> None:
+def test_set_replaces_no_list_and_no_mapping_and_makes_none_of_a_value(
+    text: str, value: Any
+) -> None:
     with pytest.raises(Refused, match="already exists"):
         put(text, ("a",), value)
 
@@ -298,9 +311,9 @@ class _Indented(yaml.SafeDumper):
         super().increase_indent(flow, False)
 
 
-def places(data: Any, at: Path = ()) -> list[Path]:
+def places(data: Any, at: KeyPath = ()) -> list[KeyPath]:
     """The path of every list and null, and of a missing key of every mapping."""
-    found: list[Path] = [at] if isinstance(data, list) or data is None else []
+    found: list[KeyPath] = [at] if isinstance(data, list) or data is None else []
     if isinstance(data, list):
         for index, item in enumerate(data):
             found += places(item, (*at, index))
@@ -311,7 +324,7 @@ def places(data: Any, at: Path = ()) -> list[Path]:
     return found
 
 
-def with_item(data: Any, path: Path, item: Any) -> Any:
+def with_item(data: Any, path: KeyPath, item: Any) -> Any:
     """The data with the item at the end of the list at the path."""
     data = copy.deepcopy(data)
     if not path:
@@ -357,7 +370,9 @@ def test_append_is_exact_or_refused_on_any_document(
     final: bool,
     comments: bool,
 ) -> None:
-    text = yaml.dump(tree, Dumper=dumper, default_flow_style=flow, allow_unicode=True, sort_keys=False)
+    text = yaml.dump(
+        tree, Dumper=dumper, default_flow_style=flow, allow_unicode=True, sort_keys=False
+    )
     if comments and "|" not in text and ">" not in text and '"' not in text and "'" not in text:
         text = "".join(f"{line} # c\n# d\n" for line in text.splitlines())
     text = text.replace("\n", newline) if final else text.replace("\n", newline).rstrip("\r\n")
@@ -377,7 +392,12 @@ def test_append_is_exact_or_refused_on_any_document(
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.dictionaries(KEYS, TREES, min_size=1, max_size=4), KEYS, VALUES, st.sampled_from([None, True, False]))
+@given(
+    st.dictionaries(KEYS, TREES, min_size=1, max_size=4),
+    KEYS,
+    VALUES,
+    st.sampled_from([None, True, False]),
+)
 def test_set_of_any_value_is_exact_or_refused(
     tree: dict[str, Any], key: str, value: Any, flow: bool | None
 ) -> None:
@@ -400,10 +420,20 @@ def removed_lines(before: str, after: str) -> list[str]:
 # --- real files ------------------------------------------------------------------------------------------------
 
 
-def pod_specs(data: Any, at: Path) -> list[tuple[Path, dict[str, Any]]]:
+def pod_specs(data: Any, at: KeyPath) -> list[tuple[KeyPath, dict[str, Any]]]:
     """Every mapping with containers, and its path."""
-    items = enumerate(data) if isinstance(data, list) else data.items() if isinstance(data, dict) else ()
-    found = [] if not isinstance(data, dict) or not isinstance(data.get("containers"), list) else [(at, data)]
+    items = (
+        enumerate(data)
+        if isinstance(data, list)
+        else data.items()
+        if isinstance(data, dict)
+        else ()
+    )
+    found = (
+        []
+        if not isinstance(data, dict) or not isinstance(data.get("containers"), list)
+        else [(at, data)]
+    )
     return found + [spec for key, value in items for spec in pod_specs(value, (*at, key))]
 
 

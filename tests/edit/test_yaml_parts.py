@@ -9,20 +9,22 @@ from typing import Any
 import pytest
 import yaml
 
-from arc_toolkit.edit import yaml_parts
-from arc_toolkit.edit.edits import Edit, Refused, Unreadable, apply_edits
-from arc_toolkit.edit.yaml_editor import Editor
-from arc_toolkit.edit.yaml_nodes import Node, compose, read
-from arc_toolkit.edit.yaml_parts import compose_around
+from arc_toolkit.edit.files.edits import Edit, Refused, Unreadable, apply_edits
+from arc_toolkit.edit.yaml import parts as yaml_parts
+from arc_toolkit.edit.yaml.editor import Editor
+from arc_toolkit.edit.yaml.nodes import YamlNode, compose, read
+from arc_toolkit.edit.yaml.parts import compose_around
 
-LINES = "    - name: one\n      image: registry.example/one:1\n      args: [a, b]\n    - name: two\n"
+LINES = (
+    "    - name: one\n      image: registry.example/one:1\n      args: [a, b]\n    - name: two\n"
+)
 POD = f"    containers:\n{LINES}    volumes:\n    - name: v\n"
 JOB = f"kind: Job\nmetadata:\n  name: j\nspec:\n  template:\n{POD}status: {{}}\n"
 NEW = [{"key": "pool", "operator": "Equal", "value": "spot", "effect": "NoSchedule"}] * 2
 PLACE = (0, "spec", "template", "tolerations")
 
 
-def tree(node: Node | None) -> Any:
+def tree(node: YamlNode | None) -> Any:
     """All that a node means."""
     if isinstance(node, yaml.MappingNode):
         return node.tag, [(tree(key), tree(value)) for key, value in node.value]
@@ -45,9 +47,17 @@ def test_old_parts_are_not_read_again_and_new_lines_only_once() -> None:
     assert around(JOB, {0: {"spec": {"template": {"tolerations": ...}}}}, *editor.edits())
     old = read(JOB.encode())
     text, documents = Editor(old).apply(lambda editor: editor.set(PLACE, NEW)).finish(marks=False)
-    template = [document.value[2][1].value[0][1] for document in (old.documents[0], documents[0]) if document]
+    template = [
+        document.value[2][1].value[0][1]
+        for document in (old.documents[0], documents[0])
+        if document
+    ]
     assert template[0].value[0][1] is template[1].value[0][1]
-    again = Editor(read(JOB.encode())).apply(lambda editor: editor.set(PLACE, NEW)).finish(marks=False)[1][0]
+    again = (
+        Editor(read(JOB.encode()))
+        .apply(lambda editor: editor.set(PLACE, NEW))
+        .finish(marks=False)[1][0]
+    )
     assert again is not None
     assert again.value[2][1].value[0][1].value[-1][1] is template[1].value[-1][1]
     assert list(map(tree, documents)) == list(map(tree, compose(text)))
@@ -57,7 +67,8 @@ def test_marks_are_true_where_they_are_wanted() -> None:
     text, (root,) = Editor(read(JOB.encode())).apply(lambda editor: editor.set(PLACE, NEW)).finish()
     assert root is not None
     assert [key.start_mark.line for key, _ in root.value] == [
-        text[: text.index(f"{name}:")].count("\n") for name in ("kind", "metadata", "spec", "status")
+        text[: text.index(f"{name}:")].count("\n")
+        for name in ("kind", "metadata", "spec", "status")
     ]
 
 
@@ -71,7 +82,10 @@ LIES = {
     "changes a part": ("one:1", "one:2"),
     "takes a line out of a part": ("      args: [a, b]\n", ""),
     "adds a line to a part": ("      args: [a, b]\n", "      args: [a, b]\n      tty: true\n"),
-    "adds an item at the end of a part": ("    - name: two\n", "    - name: two\n    - name: three\n"),
+    "adds an item at the end of a part": (
+        "    - name: two\n",
+        "    - name: two\n    - name: three\n",
+    ),
     "adds a key at the end of a part": ("    - name: two\n", "    - name: two\n      tty: true\n"),
     "indents a part": (f"containers:\n{LINES}", "containers:\n" + LINES.replace("    -", "     -")),
     "moves a part": (f"    containers:\n{LINES}", f"  containers:\n{LINES}"),
@@ -120,7 +134,9 @@ def test_wrong_lines_are_read_as_they_are(name: str, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("blanks", range(1, 6))
-def test_a_key_that_is_moved_away_from_its_part(blanks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_that_is_moved_away_from_its_part(
+    blanks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(yaml_parts, "_SHORT", 1)
     before = "a:\n  b:\n    c: 1\n    d: 2\n"
     assert around(before, {0: {"a": {}}})
@@ -180,10 +196,42 @@ VALUES = (
 )
 BETWEEN = ("\n", "   \n", "# c\n", "@# c\n", "@   # deep\n", "\n\n")
 ADDED = (
-    *("a: 1\n", "- x\n", "key:\n- a\n- b\n", "key:\n  sub: 1\n  t: [1, 2]\n", "# c\n", "\n", "   \n", "word\n"),
-    *("s: |\n  text\n", "s: |+\n  text\n\n", "s: >-\n  folded\n  more\n", "p: plain\n  goes on\n", "? c\n: d\n"),
-    *("...\n", "---\n", "%TAG ! x\n", "\t\n", "n:\n", "t: !!str 1\n", "u: &x 1\n", "v: *x\n", "  : x\n"),
-    *("{a: b}\n", "[\n", "!!map\n", "\u2028", "\x85a: 1\n", "l:\n  - |\n    deep\n  - k: |+\n      kept\n\n"),
+    *(
+        "a: 1\n",
+        "- x\n",
+        "key:\n- a\n- b\n",
+        "key:\n  sub: 1\n  t: [1, 2]\n",
+        "# c\n",
+        "\n",
+        "   \n",
+        "word\n",
+    ),
+    *(
+        "s: |\n  text\n",
+        "s: |+\n  text\n\n",
+        "s: >-\n  folded\n  more\n",
+        "p: plain\n  goes on\n",
+        "? c\n: d\n",
+    ),
+    *(
+        "...\n",
+        "---\n",
+        "%TAG ! x\n",
+        "\t\n",
+        "n:\n",
+        "t: !!str 1\n",
+        "u: &x 1\n",
+        "v: *x\n",
+        "  : x\n",
+    ),
+    *(
+        "{a: b}\n",
+        "[\n",
+        "!!map\n",
+        "\u2028",
+        "\x85a: 1\n",
+        "l:\n  - |\n    deep\n  - k: |+\n      kept\n\n",
+    ),
 )
 
 
@@ -198,25 +246,33 @@ class _Texts:
         for name in pick.sample("abcdefgh", pick.randint(1, 4)):
             kind = pick.random() if depth < 4 else 1
             if kind < 0.35:
-                pieces.append(f"{blanks}{name}:\n{self.block(depth + 1, column + pick.choice([1, 2, 4]))}")
+                pieces.append(
+                    f"{blanks}{name}:\n{self.block(depth + 1, column + pick.choice([1, 2, 4]))}"
+                )
             elif kind < 0.6:
                 dash = column + pick.choice([0, 2])
-                items = [self.block(depth + 1, dash + 2)[dash + 2 :] for _ in range(pick.randint(1, 2))]
-                items += [
-                    pick.choice(VALUES).replace("@", " " * dash).lstrip(" ") for _ in range(pick.randint(0, 1))
+                items = [
+                    self.block(depth + 1, dash + 2)[dash + 2 :] for _ in range(pick.randint(1, 2))
                 ]
-                pieces.append(f"{blanks}{name}:\n" + "".join(f"{' ' * dash}- {item}" for item in items))
+                items += [
+                    pick.choice(VALUES).replace("@", " " * dash).lstrip(" ")
+                    for _ in range(pick.randint(0, 1))
+                ]
+                pieces.append(
+                    f"{blanks}{name}:\n" + "".join(f"{' ' * dash}- {item}" for item in items)
+                )
             else:
                 pieces.append(f"{blanks}{name}:{pick.choice(VALUES)}".replace("@", blanks))
             if pick.random() < 0.2:
                 pieces.append(pick.choice(BETWEEN).replace("@", blanks))
         return "".join(pieces)
 
-    def change(self, node: Node | None, share: float) -> dict[Any, Any]:
+    def change(self, node: YamlNode | None, share: float) -> dict[Any, Any]:
         """Which collections have a change inside."""
         pairs = enumerate(getattr(node, "value", ()))
         inner = (
-            (pair[0].value, pair[1]) if isinstance(node, yaml.MappingNode) else (at, pair) for at, pair in pairs
+            (pair[0].value, pair[1]) if isinstance(node, yaml.MappingNode) else (at, pair)
+            for at, pair in pairs
         )
         return {
             step: self.change(child, share * 0.6)
@@ -229,10 +285,18 @@ class _Texts:
         if pick.random() < 0.2:
             at = pick.randint(0, len(text))
             return Edit(
-                at, min(len(text), at + pick.choice([0, 0, 3])), pick.choice(["\n", "x", " ", "#", "- ", ""])
+                at,
+                min(len(text), at + pick.choice([0, 0, 3])),
+                pick.choice(["\n", "x", " ", "#", "- ", ""]),
             )
-        at = pick.choice([0, *(place + 1 for place, character in enumerate(text) if character == "\n")])
-        beside = text[at:].split("\n")[0] if pick.random() < 0.5 else text[:at].rstrip("\n").split("\n")[-1]
+        at = pick.choice(
+            [0, *(place + 1 for place, character in enumerate(text) if character == "\n")]
+        )
+        beside = (
+            text[at:].split("\n")[0]
+            if pick.random() < 0.5
+            else text[:at].rstrip("\n").split("\n")[-1]
+        )
         blanks = " " * pick.choice([len(beside) - len(beside.lstrip(" ")), pick.randint(0, 8)])
         added = "".join(pick.choice(ADDED) for _ in range(pick.choice([1, 1, 2])))
         return Edit(at, at, "".join(blanks + line for line in added.splitlines(keepends=True)))
@@ -257,6 +321,9 @@ def test_random_edits_of_random_texts(short: int, monkeypatch: pytest.MonkeyPatc
             continue
         parts = compose_around(before, documents, changes, edits, after)
         if parts is not None:
-            assert [tree(root) for root in parts] == [tree(root) for root in compose(after)], (before, edits)
+            assert [tree(root) for root in parts] == [tree(root) for root in compose(after)], (
+                before,
+                edits,
+            )
             read_in_parts += 1
     assert read_in_parts > 200

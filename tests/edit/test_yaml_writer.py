@@ -11,14 +11,18 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from arc_toolkit.edit.edits import Refused
-from arc_toolkit.edit.yaml_core import CoreLoader
-from arc_toolkit.edit.yaml_writer import Comment, Writer, YamlStyle, file_text, quoted
+from arc_toolkit.edit.files.edits import Refused
+from arc_toolkit.edit.yaml.core import CoreLoader
+from arc_toolkit.edit.yaml.writer import Comment, Writer, YamlStyle, file_text, quoted
 
-text = st.text(st.characters(codec="utf-8"), max_size=40) | st.text("ab -#:'\"{}[]&*!|>%@`\n ", max_size=200)
+text = st.text(st.characters(codec="utf-8"), max_size=40) | st.text(
+    "ab -#:'\"{}[]&*!|>%@`\n ", max_size=200
+)
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | text
 data = st.recursive(
-    scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(text, inner, max_size=4), max_leaves=12
+    scalars,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(text, inner, max_size=4),
+    max_leaves=12,
 )
 
 
@@ -34,15 +38,24 @@ def test_a_new_file_reads_back_in_yaml_1_1_and_1_2(value: dict[str, Any]) -> Non
 
 def test_comments_are_written_and_small_numbers_keep_their_point() -> None:
     written = file_text(
-        {Comment("why\nand how"): None, "a": {"b": 1e-5, Comment("in"): None, "c": [1, 2.0]}, "d": "no", "e": "1"}
+        {
+            Comment("why\nand how"): None,
+            "a": {"b": 1e-5, Comment("in"): None, "c": [1, 2.0]},
+            "d": "no",
+            "e": "1",
+        }
     )
     assert written == '# why\n# and how\na:\n  b: 1.0e-05\n  # in\n  c: [1, 2.0]\nd: "no"\ne: "1"\n'
 
 
 def test_a_long_command_is_folded_at_its_arguments() -> None:
-    command = "python train.py " + " ".join(f"--argument-{index} ${{{{inputs.x{index}}}}}" for index in range(6))
+    command = "python train.py " + " ".join(
+        f"--argument-{index} ${{{{inputs.x{index}}}}}" for index in range(6)
+    )
     written = file_text({"command": command})
-    assert written.startswith("command: >-\n  python train.py --argument-0 ${{inputs.x0}}\n  --argument-1 ")
+    assert written.startswith(
+        "command: >-\n  python train.py --argument-0 ${{inputs.x0}}\n  --argument-1 "
+    )
     assert yaml.safe_load(written) == {"command": command}
 
 
@@ -50,7 +63,9 @@ def test_words_before_which_folded_text_breaks_are_a_preference() -> None:
     command = "python train.py with/some/long/path " + " ".join(
         f"$[[--argument {index}{index}]]" for index in range(6)
     )
-    assert "path\n  $[[--argument 00]] " in file_text({"command": command}, YamlStyle(fold_before=("$[[",)))
+    assert "path\n  $[[--argument 00]] " in file_text(
+        {"command": command}, YamlStyle(fold_before=("$[[",))
+    )
     assert "path\n  $[[--argument 00]] " not in file_text({"command": command})
 
 
@@ -71,7 +86,9 @@ def test_flow_text_reads_back_in_yaml_1_1_and_1_2(value: Any, quote: bool) -> No
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(data, min_size=1, max_size=3), st.sampled_from([0, 2, 4]), st.sampled_from([0, 2]))
-def test_lists_read_back_with_dashes_flush_or_indented(value: list[Any], indent: int, list_indent: int) -> None:
+def test_lists_read_back_with_dashes_flush_or_indented(
+    value: list[Any], indent: int, list_indent: int
+) -> None:
     writer = Writer(YamlStyle(), indent or 2, list_indent)
     lines = "\n".join(writer.lines({"k": value}, indent))
     assert yaml.safe_load(lines) == {"k": value}

@@ -37,7 +37,9 @@ CLUSTER: dict[str, Any] = {
     "idle_timeout_minutes": IDLE_MINUTES,
     "upscaling_speed": 1.0,
     **{name: {} for name in ("auth", "docker", "file_mounts")},
-    **{f"{name}_commands": [] for name in ("initialization", "setup", "head_setup", "worker_setup")},
+    **{
+        f"{name}_commands": [] for name in ("initialization", "setup", "head_setup", "worker_setup")
+    },
     **{f"{name}_start_ray_commands": [] for name in ("head", "worker")},
     "cluster_synced_files": [],
     "file_mounts_sync_continuously": False,
@@ -54,7 +56,9 @@ def nodes_with_cpus() -> int:
         "import ray; ray.init('auto', logging_level='ERROR', log_to_driver=False);"
         "print(sum(node['Alive'] and bool(node['Resources'].get('CPU')) for node in ray.nodes()))"
     )
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", source], capture_output=True, text=True, check=True
+    )
     return int(done.stdout)
 
 
@@ -62,7 +66,9 @@ def main(folder: Path) -> int:
     work, end = folder / "work", folder / "end"
     work.mkdir()
     (work / "script.py").write_text(
-        SCRIPT.replace("import os,", 'import os; print("threads", os.environ["OMP_NUM_THREADS"])\nimport', 1)
+        SCRIPT.replace(
+            "import os,", 'import os; print("threads", os.environ["OMP_NUM_THREADS"])\nimport', 1
+        )
     )
     (folder / "cluster.json").write_text(json.dumps(CLUSTER))
     words = [str(Path(sys.executable).with_name("ray")), "start", "--head", "--num-cpus=0"]
@@ -74,7 +80,16 @@ def main(folder: Path) -> int:
     variables = {**os.environ, "AUTOSCALER_UPDATE_INTERVAL_S": "1", "RAY_FAKE_CLUSTER": "1"}
     subprocess.run(words, env=variables, check=True, stdout=subprocess.DEVNULL)
     options = ["-u", URI, "--cloud", "none", "--format", "json"]
-    start = ["-f", work / "script.py", "-m", 2, "--name", "test", "--checkpoints", folder / "checkpoints"]
+    start = [
+        "-f",
+        work / "script.py",
+        "-m",
+        2,
+        "--name",
+        "test",
+        "--checkpoints",
+        folder / "checkpoints",
+    ]
     run = Client(*start, *options, "--", end, 0.02)
     run.until("resumed", 1)
     twin = Client(*start, *options, "--", end, 0.02)
@@ -96,7 +111,9 @@ def main(folder: Path) -> int:
         "codes": codes,
         "twin": twin_code,
         "workers": run.of("start")[-1]["workers"],
-        "threads": sorted({event["text"] for event in run.of("output") if event["text"].startswith("threads")}),
+        "threads": sorted(
+            {event["text"] for event in run.of("output") if event["text"].startswith("threads")}
+        ),
         "summaries": [client.events[-1].get("outcome") for client in (run, other)],
         "nodes_afterwards": nodes_with_cpus(),
     }

@@ -18,7 +18,11 @@ from tests.elastic.local_cluster import LocalCluster, elastic_run
 
 def main(folder: Path, script: Path, *arguments: str) -> None:
     source = script.read_text()
-    options = {"source": source, "modules": imported_modules(source, str(script)), "max_failures": 0}
+    options = {
+        "source": source,
+        "modules": imported_modules(source, str(script)),
+        "max_failures": 0,
+    }
     with elastic_run(folder, LocalCluster("a", "b", "c"), *arguments, **options) as run:
 
         def workers(count: int) -> bool:

@@ -27,7 +27,10 @@ def main(folder: Path) -> int:
     checkpoint = Store(saved).latest()
     step = checkpoint.step if checkpoint is not None else None
     starts = len(run.of("start"))
-    sys.stdout.write(json.dumps({"code": code, "saved": step, "starts": starts, "summary": run.events[-1]}) + "\n")
+    sys.stdout.write(
+        json.dumps({"code": code, "saved": step, "starts": starts, "summary": run.events[-1]})
+        + "\n"
+    )
     return 0
 
 

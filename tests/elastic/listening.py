@@ -20,7 +20,9 @@ _LOOPBACK = ("0100007F", "00000000000000000000000001000000", "0000000000000000FF
 def listening() -> set[str]:
     """The addresses of listening sockets, as /proc/net/tcp and tcp6 have them."""
     rows = [
-        line.split() for name in ("tcp", "tcp6") for line in Path("/proc/net", name).read_text().splitlines()[1:]
+        line.split()
+        for name in ("tcp", "tcp6")
+        for line in Path("/proc/net", name).read_text().splitlines()[1:]
     ]
     return {row[1] for row in rows if row[3] == _LISTEN}
 

@@ -104,7 +104,14 @@ class LocalCluster:
         self._address.write_text(f"{address[0]}:{address[1]}")
         for node in self.nodes:
             if node not in self.agents:
-                words = ["-m", "tests.elastic.agent_process", "test", node, str(self._slots), str(self._address)]
+                words = [
+                    "-m",
+                    "tests.elastic.agent_process",
+                    "test",
+                    node,
+                    str(self._slots),
+                    str(self._address),
+                ]
                 self.agents[node] = subprocess.Popen(
                     [sys.executable, *words],
                     start_new_session=True,
@@ -133,12 +140,16 @@ class LocalCluster:
 class ElasticRun:
     """A controller in a thread, with what tests ask of it."""
 
-    def __init__(self, folder: Path, cluster: LocalCluster, arguments: list[str], **options: Any) -> None:
+    def __init__(
+        self, folder: Path, cluster: LocalCluster, arguments: list[str], **options: Any
+    ) -> None:
         self.cluster, self.notices = cluster, folder / "notices"
         self.notices.mkdir(exist_ok=True)
         script = folder / "script.py"
         script.write_text(options.pop("source", SCRIPT))
-        control = {name: options.pop(name) for name in ("history", "is_restarted") if name in options}
+        control = {
+            name: options.pop(name) for name in ("history", "is_restarted") if name in options
+        }
         self.config = RunConfig(
             "test",
             str(script),
@@ -193,7 +204,9 @@ class ElasticRun:
 
 
 @contextmanager
-def elastic_run(folder: Path, cluster: LocalCluster, *arguments: object, **options: Any) -> Iterator[ElasticRun]:
+def elastic_run(
+    folder: Path, cluster: LocalCluster, *arguments: object, **options: Any
+) -> Iterator[ElasticRun]:
     run = ElasticRun(folder, cluster, [str(word) for word in arguments], **options)
     try:
         yield run

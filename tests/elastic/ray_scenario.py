@@ -28,7 +28,9 @@ class Client:
 
     def __init__(self, *words: object) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "arc_toolkit", "elastic", *map(str, words)], stdout=subprocess.PIPE, text=True
+            [sys.executable, "-m", "arc_toolkit", "elastic", *map(str, words)],
+            stdout=subprocess.PIPE,
+            text=True,
         )
         self.events: list[dict[str, Any]] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -117,7 +119,9 @@ def _is_drained(node: str) -> bool:
         "client = GcsClient(address=ray.get_runtime_context().gcs_address);"
         "print(sys.argv[1] in str(client.get_draining_nodes()), client.get_draining_nodes())"
     )
-    done = subprocess.run([sys.executable, "-c", source, node], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", source, node], capture_output=True, text=True, check=True
+    )
     return "True" in done.stdout
 
 

@@ -24,7 +24,18 @@ def main(folder: Path) -> int:
     work.mkdir()
     (work / "script.py").write_text(SCRIPT)
     options = ["-u", URI, "--format", "json"]
-    start = ["-f", work / "script.py", "-m", 2, "--name", "test", "--cloud", "none", "--checkpoints", saved]
+    start = [
+        "-f",
+        work / "script.py",
+        "-m",
+        2,
+        "--name",
+        "test",
+        "--cloud",
+        "none",
+        "--checkpoints",
+        saved,
+    ]
     run = Client(*start, *options, "--", folder / "never", 0.02)
     run.until("resumed", 1)
     stop = Client(*options, "--stop", "test")
@@ -32,7 +43,9 @@ def main(folder: Path) -> int:
     checkpoint = Store(saved).latest()
     scenario = {
         "codes": codes,
-        "events": [event["event"] for event in stop.events if event.get("event", "output") != "output"],
+        "events": [
+            event["event"] for event in stop.events if event.get("event", "output") != "output"
+        ],
         "again": Client(*options, "--stop", "test").wait(),
         "saved": checkpoint.step if checkpoint is not None else None,
         "summary": run.events[-1],

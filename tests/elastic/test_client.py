@@ -35,7 +35,9 @@ class FakeRay:
         return answer
 
 
-def status(address: str = "a", code: int | None = None, events: int = 0, lines: int = 0) -> dict[str, Any]:
+def status(
+    address: str = "a", code: int | None = None, events: int = 0, lines: int = 0
+) -> dict[str, Any]:
     return {"events": [{}] * events, "lines": lines, "address": address, "code": code}
 
 
@@ -43,7 +45,9 @@ def status(address: str = "a", code: int | None = None, events: int = 0, lines: 
 def follow(monkeypatch: pytest.MonkeyPatch) -> Any:
     def follow(ray: FakeRay) -> tuple[Any, list[tuple[Any, ...]]]:
         asked: list[tuple[Any, ...]] = []
-        controller = SimpleNamespace(status=SimpleNamespace(remote=lambda *counts: asked.append(counts)))
+        controller = SimpleNamespace(
+            status=SimpleNamespace(remote=lambda *counts: asked.append(counts))
+        )
         clock = SimpleNamespace(monotonic=lambda: ray.now, sleep=lambda _: None)
         monkeypatch.setattr(ray_cluster, "time", clock)
         return ray_cluster.follow(ray, controller, 5.0, "client"), asked
@@ -55,9 +59,9 @@ def test_a_controller_that_never_answers_is_waited_for_180_seconds(follow: Any) 
     ray = FakeRay(status())
     statuses, _ = follow(ray)
     assert next(statuses)["code"] is None
-    assert [next(statuses)["silent"] for _ in range(18)] == [10.0 * number for number in range(1, 19)], (
-        "a line every 10 s"
-    )
+    assert [next(statuses)["silent"] for _ in range(18)] == [
+        10.0 * number for number in range(1, 19)
+    ], "a line every 10 s"
     with pytest.raises(ArcError, match="has not answered for 190 s"):
         next(statuses)
 
@@ -70,7 +74,9 @@ def test_an_answer_ends_the_wait(follow: Any) -> None:
 
 
 def test_a_controller_that_came_back_is_asked_for_all_of_its_output(follow: Any) -> None:
-    ray = FakeRay(status(events=2, lines=7), status("b", lines=1), status("b", events=1, lines=2, code=0))
+    ray = FakeRay(
+        status(events=2, lines=7), status("b", lines=1), status("b", events=1, lines=2, code=0)
+    )
     statuses, asked = follow(ray)
     assert [item["address"] for item in statuses] == ["a", "b"]
     assert asked == [("client", 0, 0, 5.0), ("client", 2, 7, 5.0), ("client", 2, 0, 5.0)]
@@ -85,7 +91,10 @@ def test_what_was_seen_is_not_given_again(follow: Any) -> None:
     ("answer", "reason"),
     [
         (GetTimeoutError(), "the controller of the run has not answered for 180 s"),
-        (RayActorError("the actor died\nbecause of this"), "the controller of the run is gone: the actor died$"),
+        (
+            RayActorError("the actor died\nbecause of this"),
+            "the controller of the run is gone: the actor died$",
+        ),
     ],
 )
 def test_a_run_that_cannot_be_asked_to_stop_is_one_sentence(answer: Exception, reason: str) -> None:
@@ -114,7 +123,9 @@ def test_why_an_agent_failed_is_reported_once(monkeypatch: pytest.MonkeyPatch) -
     notes: list[tuple[str, str]] = []
     nodes = ray_cluster.RayNodes("fig", 1, 0, 2, lambda *note: notes.append(note))
     for pid in (1, 2):
-        nodes._agents["a"] = RayTaskError(f"ray::RayAgent.run() (pid={pid})\n  File x\nOSError: no space left")
+        nodes._agents["a"] = RayTaskError(
+            f"ray::RayAgent.run() (pid={pid})\n  File x\nOSError: no space left"
+        )
         nodes._report_failures()
     nodes._agents["b"] = RayActorError("it could not be created.\nno Python")
     nodes._report_failures()

@@ -37,7 +37,9 @@ ADAPTDL = {
 
 
 def test_the_variables_of_torchrun_and_of_adaptdl_are_set() -> None:
-    config = RunConfig("fig", "train.py", ["--epochs", "2"], "", [], most=4, checkpoints="/share/run")
+    config = RunConfig(
+        "fig", "train.py", ["--epochs", "2"], "", [], most=4, checkpoints="/share/run"
+    )
     job = rank_job(config, Placement(("a", "b", "b")), 2, ("10.0.0.1", 4711), 5)
     variables = job["environment"]
     assert {name: variables.get(name) for name in TORCHRUN} == TORCHRUN

@@ -105,7 +105,9 @@ def test_a_copy_is_not_waited_for_if_its_node_is_lost(tmp_path: Path) -> None:
         (run.notices / first).write_text("60")
         run.until(lambda: run.controller._generation and 0 in run.controller._generation.exits)
         time.sleep(1)
-        assert len(run.events("start")) == 1, "before the node is left, its last checkpoint is on the head"
+        assert len(run.events("start")) == 1, (
+            "before the node is left, its last checkpoint is on the head"
+        )
         run.cluster.signal(first, signal.SIGKILL)
         run.until(lambda: len(run.events("start")) == 2, 10)
 
@@ -197,13 +199,17 @@ def test_two_notices_in_the_same_moment_are_two_evictions(tmp_path: Path) -> Non
 
 def test_a_controller_that_dies_during_a_save_costs_nothing(tmp_path: Path) -> None:
     save = "with store.save(step) as folder:"
-    source = SCRIPT.replace(save, f"{save}\n            open(sys.argv[1] + '-saving', 'w'); time.sleep(1)")
+    source = SCRIPT.replace(
+        save, f"{save}\n            open(sys.argv[1] + '-saving', 'w'); time.sleep(1)"
+    )
     cluster, history = LocalCluster("a", "b"), tmp_path / "history.json"
     options = {"source": source, "history": history}
     with elastic_run(tmp_path, cluster, tmp_path / "end", 0.02, **options) as first:
         first.until(lambda: (tmp_path / "end-saving").exists())
         first.abandon()
-        with elastic_run(tmp_path, cluster, tmp_path / "end", 0.02, is_restarted=True, **options) as run:
+        with elastic_run(
+            tmp_path, cluster, tmp_path / "end", 0.02, is_restarted=True, **options
+        ) as run:
             run.until(lambda: bool(run.events("adopted")))
             run.until_step(45)
             (tmp_path / "end").touch()
@@ -218,7 +224,9 @@ def test_one_rank_that_always_fails_ends_the_run(tmp_path: Path) -> None:
     source = SCRIPT.replace(
         'if MODE == "crash"', 'if RANK == 2 and step == 7: sys.exit(1)\n    if MODE == "crash"'
     )
-    with elastic_run(tmp_path, LocalCluster("a", "b", "c"), 100, 0.01, source=source, max_failures=1) as run:
+    with elastic_run(
+        tmp_path, LocalCluster("a", "b", "c"), 100, 0.01, source=source, max_failures=1
+    ) as run:
         assert run.wait() == 1
     assert [(event["rank"], event["code"]) for event in run.events("failed")] == [(2, 1), (2, 1)]
     assert run.controller.summary()["outcome"] == "failed"
@@ -238,7 +246,9 @@ def test_the_port_of_the_ranks_is_not_taken_by_others(tmp_path: Path) -> None:
 def test_a_save_that_takes_too_long_is_not_waited_for(tmp_path: Path) -> None:
     save = "with store.save(step) as folder:"
     source = SCRIPT.replace(save, f"{save}\n            time.sleep(600 if store.notice else 0)")
-    with elastic_run(tmp_path, LocalCluster("a", "b"), 200, 0.02, source=source, checkpoint_timeout=1.0) as run:
+    with elastic_run(
+        tmp_path, LocalCluster("a", "b"), 200, 0.02, source=source, checkpoint_timeout=1.0
+    ) as run:
         run.until_step(45)
         (run.notices / "b").write_text("25")
         assert run.wait() == 0
@@ -255,7 +265,9 @@ def test_a_controller_that_comes_back_leaves_a_node_with_a_notice(tmp_path: Path
         first.until_step(30)
         first.abandon()
         (first.notices / "b").write_text("60")
-        with elastic_run(tmp_path, cluster, tmp_path / "end", 0.02, history=history, is_restarted=True) as run:
+        with elastic_run(
+            tmp_path, cluster, tmp_path / "end", 0.02, history=history, is_restarted=True
+        ) as run:
             run.until(lambda: bool(run.events("adopted")))
             run.until(lambda: len(run.events("start")) == 2)
             run.until(lambda: len(run.events("resumed")) == 2)
@@ -264,7 +276,9 @@ def test_a_controller_that_comes_back_leaves_a_node_with_a_notice(tmp_path: Path
     steps = int(run.text().split("steps ")[1])
     assert f"total {expected_total(steps)} workers 1" in run.text()
     assert (run.controller.timeline.steps_redone, run.controller.timeline.evictions) == (0, 1)
-    assert [event["workers"] for event in run.events("start")] == [2, 1], "both controllers have one history"
+    assert [event["workers"] for event in run.events("start")] == [2, 1], (
+        "both controllers have one history"
+    )
 
 
 def test_growth_stops_where_samples_do_not_grow(tmp_path: Path) -> None:
@@ -276,13 +290,22 @@ def test_growth_stops_where_samples_do_not_grow(tmp_path: Path) -> None:
         run.cluster.nodes.append("b")
         run.until(lambda: len(run.events("resumed")) == 3)
         run.cluster.nodes.append("c")
-        run.until(lambda: any(agent.node == "c" and agent.warm for agent in run.controller._agents.links))
+        run.until(
+            lambda: any(agent.node == "c" and agent.warm for agent in run.controller._agents.links)
+        )
         (run.notices / "a").write_text("60")
         run.until(lambda: len(run.events("resumed")) == 4)
         (tmp_path / "end").touch()
         assert run.wait() == 0
-    assert [event["workers"] for event in run.events("start")] == [1, 2, 1, 1], "of two that stay one is used"
-    assert [event["cause"] for event in run.events("resumed")] == ["start", "growing", "shrinking", "eviction"]
+    assert [event["workers"] for event in run.events("start")] == [1, 2, 1, 1], (
+        "of two that stay one is used"
+    )
+    assert [event["cause"] for event in run.events("resumed")] == [
+        "start",
+        "growing",
+        "shrinking",
+        "eviction",
+    ]
     assert run.cluster.workers == 1, "the autoscaler is asked for no more"
     summary = run.controller.summary()
     assert summary["steps_redone"] == 0
@@ -316,7 +339,9 @@ def test_a_script_that_does_not_stop_is_ended_and_it_is_said(tmp_path: Path) -> 
 
 def test_a_script_without_the_library_shrinks_and_grows(tmp_path: Path) -> None:
     """It hears of a stop by one SIGTERM, ends with 143, and has its own way to save."""
-    with elastic_run(tmp_path, LocalCluster("a", "b"), tmp_path / "end", source=FOREIGN, modules=[]) as run:
+    with elastic_run(
+        tmp_path, LocalCluster("a", "b"), tmp_path / "end", source=FOREIGN, modules=[]
+    ) as run:
         run.until(lambda: "rank 0 of 2" in run.text())
         (run.notices / "b").write_text("60")
         run.until(lambda: "rank 0 of 1" in run.text())
@@ -465,7 +490,8 @@ def test_ranks_end_with_their_agent(tmp_path: Path) -> None:
         run.cluster.signal("a", signal.SIGKILL)
         end = time.monotonic() + 20
         while any(
-            "State:\tZ" not in _status(Path(f"/proc/{pid}")) and _status(Path(f"/proc/{pid}")) for pid in children
+            "State:\tZ" not in _status(Path(f"/proc/{pid}")) and _status(Path(f"/proc/{pid}"))
+            for pid in children
         ):
             assert time.monotonic() < end
             time.sleep(0.05)
@@ -497,7 +523,9 @@ def test_after_the_loss_of_the_head_the_same_command_goes_on(
     assert f"total {expected_total(120)} workers 2" in run.text()
 
 
-def test_without_shared_storage_checkpoints_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_shared_storage_checkpoints_are_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     monkeypatch.setattr(tempfile, "tempdir", None)
     (tmp_path / "tmp").mkdir()
@@ -514,4 +542,6 @@ def test_without_shared_storage_checkpoints_are_copied(tmp_path: Path, monkeypat
         run.cluster.signal(running.nodes[0], signal.SIGKILL)
         assert run.wait() == 0
     assert f"total {expected_total(300)}" in run.text()
-    assert run.controller.timeline.steps_redone <= 41  # one interval, and one that was not copied yet
+    assert (
+        run.controller.timeline.steps_redone <= 41
+    )  # one interval, and one that was not copied yet

@@ -42,7 +42,9 @@ def step_of(root: Path) -> int | None:
     return checkpoint.step if checkpoint is not None else None
 
 
-def test_a_new_checkpoint_is_on_the_head_and_on_one_other_node(tmp_path: Path, server: CopyServer) -> None:
+def test_a_new_checkpoint_is_on_the_head_and_on_one_other_node(
+    tmp_path: Path, server: CopyServer
+) -> None:
     peer, notes = CopyServer(tmp_path / "peer", "127.0.0.1"), list[str]()
     keeper = CopyKeeper(tmp_path / "own", ("127.0.0.1", server.port), notes.append)
     keeper.peer = ("127.0.0.1", peer.port)
@@ -89,7 +91,9 @@ def test_a_checkpoint_is_fetched_once(tmp_path: Path, server: CopyServer) -> Non
 
 
 def test_what_is_not_there_is_not_fetched(tmp_path: Path, server: CopyServer) -> None:
-    assert not get(("127.0.0.1", server.port), "step-000000000009-000001-00000000", tmp_path / "own")
+    assert not get(
+        ("127.0.0.1", server.port), "step-000000000009-000001-00000000", tmp_path / "own"
+    )
 
 
 def test_a_sender_cannot_write_outside_of_the_folder(tmp_path: Path, server: CopyServer) -> None:
@@ -97,7 +101,9 @@ def test_a_sender_cannot_write_outside_of_the_folder(tmp_path: Path, server: Cop
         socket.create_connection(("127.0.0.1", server.port), timeout=30) as sock,
         sock.makefile("rwb") as stream,
     ):
-        stream.write(b'{"put": "step-1"}\n' + json.dumps({"path": "../../evil", "size": 1}).encode() + b"\nx")
+        stream.write(
+            b'{"put": "step-1"}\n' + json.dumps({"path": "../../evil", "size": 1}).encode() + b"\nx"
+        )
         stream.write(b'{"end": true}\n')
         stream.flush()
         assert json.loads(stream.readline()) == {"valid": False}

@@ -28,7 +28,13 @@ def ran(folder: Path, *words: object, code: int = 0) -> str:
     folder.mkdir(exist_ok=True)
     command = [frameworks_python(), *map(str, words)]
     done = subprocess.run(
-        command, cwd=folder, env=environment(folder), capture_output=True, text=True, timeout=400, check=False
+        command,
+        cwd=folder,
+        env=environment(folder),
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
     )
     assert done.returncode == code, done.stdout[-2000:] + done.stderr[-2000:]
     return done.stdout
@@ -38,7 +44,9 @@ def ran(folder: Path, *words: object, code: int = 0) -> str:
 def started(folder: Path, *words: object) -> Iterator[subprocess.Popen[str]]:
     folder.mkdir()
     command = [frameworks_python(), *map(str, words)]
-    process = subprocess.Popen(command, cwd=folder, env=environment(folder), stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, cwd=folder, env=environment(folder), stdout=subprocess.PIPE, text=True
+    )
     try:
         yield process
     finally:
@@ -71,9 +79,12 @@ def answer(text: str, word: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("name", "word", "steps"), [("numpy", "weights", 400), ("torch", "weights", 400), ("xgboost", "accuracy", 300)]
+    ("name", "word", "steps"),
+    [("numpy", "weights", 400), ("torch", "weights", 400), ("xgboost", "accuracy", 300)],
 )
-def test_an_example_runs_alone_supervised_and_elastic(tmp_path: Path, name: str, word: str, steps: int) -> None:
+def test_an_example_runs_alone_supervised_and_elastic(
+    tmp_path: Path, name: str, word: str, steps: int
+) -> None:
     script = EXAMPLES / f"elastic_{name}.py"
     alone = answer(ran(tmp_path / "alone", script, steps), word)
     # Evicted in the middle by a notice, and resumed.
@@ -103,7 +114,9 @@ def test_a_script_for_torchrun_runs_unchanged(tmp_path: Path) -> None:
     assert "import arc_toolkit" not in script.read_text()
     assert "from arc_toolkit" not in script.read_text()
     launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2)
-    assert "after 20 steps, 2 workers" in ran(tmp_path / "torchrun", *launcher, script, "snapshot.pt", 20)
+    assert "after 20 steps, 2 workers" in ran(
+        tmp_path / "torchrun", *launcher, script, "snapshot.pt", 20
+    )
     result = scenario(tmp_path / "elastic", script, tmp_path / "snapshot.pt", 200, 0.05)
     starts = [line for line in result["output"] if line.startswith("rank 0 of")]
     assert starts[0] == "rank 0 of 3 starts at step 0"

@@ -19,7 +19,12 @@ from arc_toolkit.elastic.throughput import Throughput
 from arc_toolkit.elastic.timeline import Timeline
 from arc_toolkit.elastic.worlds import Placement
 from arc_toolkit.notices.notice import Notice, NoticeKind
-from arc_toolkit.notices.sources.notice_file import VARIABLE, NoticeFile, ProgressRecord, read_progress
+from arc_toolkit.notices.sources.notice_file import (
+    VARIABLE,
+    NoticeFile,
+    ProgressRecord,
+    read_progress,
+)
 
 
 def record(step: int, proposal: int = -2, samples: int = 0) -> ProgressRecord:
@@ -30,7 +35,9 @@ def test_a_proposal_is_final_when_all_ranks_know_it() -> None:
     agreement = Agreement([record(10), record(9)], 3.3)
     assert (agreement.step, agreement.is_final) == (13, False)  # 0.6 s of steps, and one
     assert not agreement.update({0: record(11, 13), 1: record(11)}, [0, 1], 3.3)
-    assert not agreement.update({0: record(12, 13)}, [0, 1], 3.3), "the other one has not done a step"
+    assert not agreement.update({0: record(12, 13)}, [0, 1], 3.3), (
+        "the other one has not done a step"
+    )
     assert agreement.update({0: record(13, 13), 1: record(12, 13)}, [0, 1], 3.3)
     assert (agreement.step, agreement.is_final) == (13, True)
     assert not agreement.update({0: record(20), 1: record(20)}, [0, 1], 3.3)
@@ -71,7 +78,9 @@ def test_ranks_of_any_speed_stop_after_the_same_step(
         monkeypatch.setenv("RANK", str(rank))
         store = Store(tmp_path / "checkpoints", report=lambda _: None)
         pause = chance.choice([0, 1, 4, 20])
-        thread = threading.Thread(target=_train, args=(store, rank, pause, ends, files), daemon=True)
+        thread = threading.Thread(
+            target=_train, args=(store, rank, pause, ends, files), daemon=True
+        )
         threads.append(thread)
     for thread in threads:
         thread.start()
@@ -80,7 +89,9 @@ def test_ranks_of_any_speed_stop_after_the_same_step(
     end = time.monotonic() + 60
     while len(ends) < 4:
         assert time.monotonic() < end
-        progress = {rank: known for rank, file in enumerate(files) if (known := read_progress(file.path))}
+        progress = {
+            rank: known for rank, file in enumerate(files) if (known := read_progress(file.path))
+        }
         running = [rank for rank in range(4) if rank not in ends]
         is_new = agreement is None
         agreement = agreement or Agreement(progress.values(), 0.0)
@@ -98,17 +109,26 @@ def test_ranks_of_any_speed_stop_after_the_same_step(
 
 
 def _request(step: int, agreed: bool, seconds: float = 60) -> Notice:
-    return Notice(NoticeKind.STOP, "elastic", "x", deadline=time.time() + seconds, step=step, agreed=agreed)
+    return Notice(
+        NoticeKind.STOP, "elastic", "x", deadline=time.time() + seconds, step=step, agreed=agreed
+    )
 
 
 def _train(
-    store: Store, rank: int, milliseconds: int, ends: dict[int, int], files: Sequence[NoticeFile] = ()
+    store: Store,
+    rank: int,
+    milliseconds: int,
+    ends: dict[int, int],
+    files: Sequence[NoticeFile] = (),
 ) -> None:
     step = -1
     try:
         for step in store.steps(10**6, every=10**6):
             time.sleep(milliseconds / 1000)
-            while any((known := read_progress(file.path)) is None or known.step < step - 5 for file in files):
+            while any(
+                (known := read_progress(file.path)) is None or known.step < step - 5
+                for file in files
+            ):
                 time.sleep(0.001)
                 if step < 5:
                     break
@@ -167,7 +187,9 @@ def test_a_notice_after_due_is_for_the_next_step(
     assert store.due(1) == (rank == "0")
 
 
-def test_a_notice_is_not_looked_for_in_every_short_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_notice_is_not_looked_for_in_every_short_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file, poll, looks = NoticeFile(tmp_path / "notice"), NoticeFile.poll, list[str]()
 
     def counted(self: NoticeFile) -> list[Notice]:
@@ -192,7 +214,9 @@ def test_a_notice_is_not_looked_for_in_every_short_step(tmp_path: Path, monkeypa
     assert store.due(step), "what the script itself announces is known at once"
 
 
-def test_the_step_samples_and_save_of_a_rank_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_step_samples_and_save_of_a_rank_are_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(VARIABLE, os.fspath(tmp_path / "notice"))
     store = Store(tmp_path / "checkpoints")
     for step in store.steps(3, every=1):
@@ -325,7 +349,9 @@ def test_throughput_is_that_of_all_workers_in_samples_or_steps() -> None:
     assert throughput.measured_seconds == 0.0, "the second worker has not done a step"
     throughput.update({0: record(9), 1: record(9)}, 100.9999)
     throughput.update({0: record(10), 1: record(9)}, 101.0)
-    assert throughput.steps_per_second == 0.0, "one step in no time is not a speed of 10,000 steps/s"
+    assert throughput.steps_per_second == 0.0, (
+        "one step in no time is not a speed of 10,000 steps/s"
+    )
     throughput.begin(2)
     for now, step in ((101.0, 10), (103.0, 20), (111.0, 60)):
         throughput.update({0: record(step), 1: record(step)}, now)
@@ -335,7 +361,9 @@ def test_throughput_is_that_of_all_workers_in_samples_or_steps() -> None:
     assert throughput.steps_per_second == 0.0
     for now, step in ((200.0, 10), (202.0, 12), (210.0, 20)):
         throughput.update({rank: record(step, samples=step * 8) for rank in range(3)}, now)
-    assert (throughput.rates, throughput.unit) == ({3: 24.0}, "samples"), "steps and samples are not compared"
+    assert (throughput.rates, throughput.unit) == ({3: 24.0}, "samples"), (
+        "steps and samples are not compared"
+    )
     assert throughput.steps_per_second == 1.0
 
 

@@ -35,7 +35,12 @@ def isolated(words: list[str], folder: Path, seconds: float) -> subprocess.Compl
     ]
     if subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode != 0:
         unavailable("a network namespace cannot be made here")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(folder), "RAY_AUTH_MODE": "disabled"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "HOME": str(folder),
+        "RAY_AUTH_MODE": "disabled",
+    }
     return subprocess.run(
         [*prefix, *words],
         capture_output=True,
@@ -47,25 +52,37 @@ def isolated(words: list[str], folder: Path, seconds: float) -> subprocess.Compl
     )
 
 
-def test_a_cluster_that_shrinks_grows_and_loses_its_controller(frameworks: str, tmp_path: Path) -> None:
+def test_a_cluster_that_shrinks_grows_and_loses_its_controller(
+    frameworks: str, tmp_path: Path
+) -> None:
     words = [frameworks, "-m", "tests.elastic.ray_scenario", str(tmp_path)]
     result = isolated(words, tmp_path, 600)
     assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-4000:]
-    lines: list[dict[str, Any]] = [json.loads(line) for line in result.stdout.splitlines() if line.startswith("{")]
+    lines: list[dict[str, Any]] = [
+        json.loads(line) for line in result.stdout.splitlines() if line.startswith("{")
+    ]
     scenario = lines[-1]
     assert scenario["code"] == 0
     assert scenario["total"] == scenario["expected"]
     assert scenario["causes"] == ["start", "eviction", "lost node", "growing"]
     assert scenario["workers"] == [3, 2, 1, 2]
-    assert scenario["attached"] == scenario["workers"], "a controller that comes back knows what happened before"
+    assert scenario["attached"] == scenario["workers"], (
+        "a controller that comes back knows what happened before"
+    )
     assert scenario["drained"], "nothing else lands on a node with a notice"
     summary = scenario["summary"]
-    assert (summary["outcome"], summary["evictions_survived"], summary["failures"]) == ("finished", 2, 0)
+    assert (summary["outcome"], summary["evictions_survived"], summary["failures"]) == (
+        "finished",
+        2,
+        0,
+    )
     assert summary["steps_redone"] <= 20
     assert summary["steps"] == scenario["steps"]
 
 
-def test_nodes_are_asked_for_and_an_agent_that_ends_is_replaced(frameworks: str, tmp_path: Path) -> None:
+def test_nodes_are_asked_for_and_an_agent_that_ends_is_replaced(
+    frameworks: str, tmp_path: Path
+) -> None:
     words = [frameworks, "-m", "tests.elastic.autoscaler_scenario", str(tmp_path)]
     result = isolated(words, tmp_path, 400)
     assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-4000:]
@@ -78,7 +95,9 @@ def test_nodes_are_asked_for_and_an_agent_that_ends_is_replaced(frameworks: str,
     assert scenario["nodes_afterwards"] == 0, "the autoscaler may remove them"
 
 
-def test_a_local_ray_needs_no_cluster_and_cannot_be_reached(frameworks: str, tmp_path: Path) -> None:
+def test_a_local_ray_needs_no_cluster_and_cannot_be_reached(
+    frameworks: str, tmp_path: Path
+) -> None:
     words = [frameworks, "-m", "arc_toolkit", "elastic", "-m", "1"]
     script = str(ROOT / "examples" / "elastic_numpy.py")
     watched = [frameworks, "-m", "tests.elastic.listening", *words, "-f", script, "--cloud", "none"]
@@ -108,7 +127,9 @@ def test_a_run_in_a_cluster_is_stopped_by_name(frameworks: str, tmp_path: Path) 
     result = isolated(words, tmp_path, 300)
     assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-4000:]
     scenario = json.loads(result.stdout.splitlines()[-1])
-    assert scenario["codes"] == [0, 143], "of the command that stops the run, and of the one that looks at it"
+    assert scenario["codes"] == [0, 143], (
+        "of the command that stops the run, and of the one that looks at it"
+    )
     assert scenario["events"] == ["stopping", "end"], "without what was before"
     summary = scenario["summary"]
     assert (summary["outcome"], summary["failures"]) == ("cancelled", 0)
@@ -128,7 +149,16 @@ def test_a_run_in_a_cluster_is_stopped_by_name(frameworks: str, tmp_path: Path) 
 def test_an_example_runs_on_a_local_ray(
     frameworks: str, tmp_path: Path, example: str, arguments: list[str], answer: str
 ) -> None:
-    words = [frameworks, "-m", "arc_toolkit", "elastic", "-f", str(ROOT / "examples" / example), "-m", "2"]
+    words = [
+        frameworks,
+        "-m",
+        "arc_toolkit",
+        "elastic",
+        "-f",
+        str(ROOT / "examples" / example),
+        "-m",
+        "2",
+    ]
     arguments = [str(tmp_path / word) if word.endswith(".pt") else word for word in arguments]
     options = ["--cloud", "none", "--env", "GLOO_SOCKET_IFNAME=lo", "--max-failures", "0"]
     result = isolated([*words, *options, "--", *arguments], tmp_path, 400)

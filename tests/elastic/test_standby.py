@@ -52,7 +52,11 @@ class TemplateRun:
         pid, ready = lines(process, process.life, 1)[0], lines(process, process.answers, 1)[0]
         process.born(int(pid))
         assert json.loads(ready) == {"type": "ready"}
-        job = {"script": str(self.folder / "script.py"), "arguments": ["x"], "environment": {"WORLD_SIZE": "2"}}
+        job = {
+            "script": str(self.folder / "script.py"),
+            "arguments": ["x"],
+            "environment": {"WORLD_SIZE": "2"},
+        }
         process.run(1, rank, job, self.folder)
         printed = lines(process, process.output, 1)
         return printed, int(lines(process, process.life, 1)[0])
@@ -104,7 +108,9 @@ def test_what_a_script_leaves_to_the_end_is_done(make: Callable[[str, str], Temp
     assert (printed, code) == (["True", "its thread", "at exit"], 0), "as under python"
 
 
-def test_numpy_has_other_random_numbers_in_each_standby(make: Callable[[str, str], TemplateRun]) -> None:
+def test_numpy_has_other_random_numbers_in_each_standby(
+    make: Callable[[str, str], TemplateRun],
+) -> None:
     pytest.importorskip("numpy")
     run = make("import numpy.random", "import numpy\nprint(numpy.random.rand())\n")
     values = {run.run(run.template.start_standby())[0][0] for _ in range(3)}
@@ -113,7 +119,9 @@ def test_numpy_has_other_random_numbers_in_each_standby(make: Callable[[str, str
     assert len(values) == 3
 
 
-def test_with_threads_each_standby_imports_by_itself(make: Callable[[str, str], TemplateRun]) -> None:
+def test_with_threads_each_standby_imports_by_itself(
+    make: Callable[[str, str], TemplateRun],
+) -> None:
     run = make(SLOW_IMPORT + THREAD, SCRIPT)
     results = [run.run(run.template.start_standby()) for _ in range(2)]
     assert run.template.receive()
@@ -139,7 +147,9 @@ def test_standbys_end_with_their_template(make: Callable[[str, str], TemplateRun
     lines(process, process.answers, 1)
     run.template.close()
     end = time.monotonic() + 60
-    while Path(f"/proc/{pid}").exists() and "State:\tZ" not in Path(f"/proc/{pid}/status").read_text():
+    while (
+        Path(f"/proc/{pid}").exists() and "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    ):
         assert time.monotonic() < end
         time.sleep(0.02)
 
@@ -153,7 +163,9 @@ def test_a_template_that_is_killed_is_started_again(tmp_path: Path) -> None:
         os.kill(template, signal.SIGKILL)
         assert run.wait() == 0
     assert f"total {expected_total(200)} workers" in run.text()
-    assert any("the process of the imports ended with -9" in event["text"] for event in run.events("note"))
+    assert any(
+        "the process of the imports ended with -9" in event["text"] for event in run.events("note")
+    )
 
 
 def _children(pid: int) -> list[int]:
@@ -184,7 +196,11 @@ def test_the_folder_of_a_killed_agent_is_removed_by_the_next_one(
     for path in (abandoned, living.path):
         os.utime(path, (hour_ago, hour_ago))
     other = AgentFolder()
-    assert {path.name for path in tmp_path.iterdir()} == {young.name, living.path.name, other.path.name}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        young.name,
+        living.path.name,
+        other.path.name,
+    }
     living.remove()
     other.remove()
     assert [path.name for path in tmp_path.iterdir()] == [young.name]

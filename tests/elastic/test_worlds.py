@@ -28,12 +28,19 @@ def test_ranks_fill_nodes_in_order_and_leave_doomed_ones() -> None:
         ({1: 100, 2: 190}, 2, 3, True),  # 280 expected: efficiency 0.93
         ({1: 100, 2: 110}, 2, 4, False),  # 130 expected for 4: efficiency 0.33
         ({1: 100, 2: 101}, 2, 3, False),  # a gain of 1 % is ignored
-        ({10: 1000, 11: 1002}, 11, 12, False),  # 0.84 would be left of a worker, for a gain of 0.2 %
+        (
+            {10: 1000, 11: 1002},
+            11,
+            12,
+            False,
+        ),  # 0.84 would be left of a worker, for a gain of 0.2 %
         ({1: 100, 2: 150, 4: 160}, 2, 4, False),  # measured: 0.4
         ({2: 200, 4: 390}, 2, 4, True),
     ],
 )
-def test_growth_stops_where_it_does_not_pay(rates: dict[int, float], now: int, wanted: int, grows: bool) -> None:
+def test_growth_stops_where_it_does_not_pay(
+    rates: dict[int, float], now: int, wanted: int, grows: bool
+) -> None:
     assert worth_growing(rates, now, wanted) is grows
 
 
@@ -58,7 +65,9 @@ def test_nodes_are_asked_for_while_they_pay(rates: dict[int, float], workers: in
 def test_workers_that_were_measured_not_to_pay_are_given_up() -> None:
     assert size_that_pays({2: 200, 3: 180}, 3, 8, 0.5) == 2
     assert size_that_pays({1: 100, 2: 90}, 1, 8, 0.5) == 1, "nor are more of them"
-    assert size_that_pays({1: 100, 4: 190}, 4, 4, 0.5) == 4, "0.475 would not be grown to, and is not given up"
+    assert size_that_pays({1: 100, 4: 190}, 4, 4, 0.5) == 4, (
+        "0.475 would not be grown to, and is not given up"
+    )
     assert size_that_pays({1: 100, 4: 170}, 4, 4, 0.5) == 1
     assert size_that_pays({4: 170}, 4, 4, 0.5) == 4
     assert size_that_pays({1: 100, 2: 50}, 2, 4, 0.0) == 4, "all are to be used"
@@ -109,9 +118,7 @@ def test_without_steps_the_time_of_the_ranks_is_what_counts() -> None:
 
 
 def test_the_imports_of_a_script() -> None:
-    source = (
-        "from __future__ import annotations\nimport torch.nn as nn\ntry:\n    import x\nexcept ImportError: pass\n"
-    )
+    source = "from __future__ import annotations\nimport torch.nn as nn\ntry:\n    import x\nexcept ImportError: pass\n"
     source += "from a.b import c\nfrom . import d\ndef f():\n    import late\n"
     assert imported_modules(source, "s.py") == ["torch.nn", "x", "a.b"]
     with pytest.raises(ArcError, match=r"s\.py:1: not Python"):

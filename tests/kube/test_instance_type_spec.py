@@ -30,7 +30,10 @@ def manifest(name: Any = "t", cpu: Any = "4", memory: Any = "16Gi", **spec: Any)
         "apiVersion": "amlarc.azureml.com/v1alpha1",
         "kind": "InstanceType",
         "metadata": {"name": name, "annotations": {"a": "b"}},
-        "spec": {"resources": {"requests": amounts, "limits": {**amounts, "nvidia.com/gpu": 2}}, **spec},
+        "spec": {
+            "resources": {"requests": amounts, "limits": {**amounts, "nvidia.com/gpu": 2}},
+            **spec,
+        },
     }
 
 
@@ -50,13 +53,25 @@ def test_a_type_is_read_with_its_selector_gpus_and_annotations() -> None:
         (manifest(name="A_b"), SpecRule.NAME, ("metadata", "name"), "a-b would be valid"),
         (manifest(name=None), SpecRule.NAME, (), "metadata.name is missing"),
         (manifest(cpu=4), SpecRule.FIELD, ("spec", "resources", "requests", "cpu"), 'write "4"'),
-        (manifest(cpu="-1"), SpecRule.FIELD, ("spec", "resources", "requests", "cpu"), "above zero"),
+        (
+            manifest(cpu="-1"),
+            SpecRule.FIELD,
+            ("spec", "resources", "requests", "cpu"),
+            "above zero",
+        ),
         (manifest(tolerations=[]), SpecRule.UNKNOWN_KEY, ("spec", "tolerations"), "does not exist"),
         (manifest(limits={}), SpecRule.MISPLACED, ("spec", "limits"), "indent it"),
-        (manifest(nodeSelector={"a": 5}), SpecRule.SELECTOR, ("spec", "nodeSelector", "a"), 'write "5"'),
+        (
+            manifest(nodeSelector={"a": 5}),
+            SpecRule.SELECTOR,
+            ("spec", "nodeSelector", "a"),
+            'write "5"',
+        ),
     ],
 )
-def test_a_broken_rule_names_the_place(item: Object, rule: SpecRule, path: tuple[str, ...], words: str) -> None:
+def test_a_broken_rule_names_the_place(
+    item: Object, rule: SpecRule, path: tuple[str, ...], words: str
+) -> None:
     first = next(problems(item))
     assert (first.rule, first.path) == (rule, path)
     assert words in first.message
@@ -89,7 +104,16 @@ json_values = st.recursive(
         st.lists(inner, max_size=2)
         | st.dictionaries(
             st.sampled_from(
-                ["name", "resources", "requests", "limits", "cpu", "memory", "nodeSelector", "amd.com/gpu"]
+                [
+                    "name",
+                    "resources",
+                    "requests",
+                    "limits",
+                    "cpu",
+                    "memory",
+                    "nodeSelector",
+                    "amd.com/gpu",
+                ]
             ),
             inner,
             max_size=5,
@@ -110,13 +134,21 @@ def test_any_json_is_a_type_or_one_sentence(item: Object) -> None:
 def test_types_are_found_in_lists_and_other_kinds_are_not() -> None:
     one = manifest()
     bare = {key: one[key] for key in ("metadata", "spec")}
-    listed = {"apiVersion": "amlarc.azureml.com/v1alpha1", "kind": "InstanceTypeList", "items": [bare, one]}
+    listed = {
+        "apiVersion": "amlarc.azureml.com/v1alpha1",
+        "kind": "InstanceTypeList",
+        "items": [bare, one],
+    }
     assert [path for path, _ in manifests_in(one)] == [()]
     assert [path for path, _ in manifests_in(listed)] == [("items", 0), ("items", 1)]
     mixed = {"kind": "List", "items": [{"kind": "Pod"}, one, bare]}
     assert [path for path, _ in manifests_in(mixed)] == [("items", 1)]
     assert list(manifests_in({"apiVersion": "cdi.example.com/v1", "kind": "Instance"})) == []
-    for change in ({"apiVersion": "azureml.com/v1"}, {"apiVersion": None}, {"kind": "Instancetype"}):
+    for change in (
+        {"apiVersion": "azureml.com/v1"},
+        {"apiVersion": None},
+        {"kind": "Instancetype"},
+    ):
         ((_, item),) = manifests_in({**one, **change})
         assert [problem.rule for problem in problems(item)] == [SpecRule.API_VERSION]
     assert list(manifests_in([one])) == list(manifests_in(None)) == []

@@ -16,10 +16,23 @@ from tests.sizing.builders import node
 SPOT = {"key": "kubernetes.azure.com/scalesetpriority", "value": "spot", "effect": "NoSchedule"}
 ROLE = "node-role.kubernetes.io/"
 OPEN_TO_NONE = {"key": f"{ROLE}control-plane", "effect": "NoSchedule"}
-KEYS = ["metadata", "name", "labels", "spec", "taints", "key", "status", "conditions", "type", "nodeInfo"]
+KEYS = [
+    "metadata",
+    "name",
+    "labels",
+    "spec",
+    "taints",
+    "key",
+    "status",
+    "conditions",
+    "type",
+    "nodeInfo",
+]
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=4),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=6),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=6)
+    ),
     max_leaves=25,
 )
 
@@ -50,7 +63,10 @@ def test_a_node_has_its_times_conditions_and_provider() -> None:
 
 
 def test_a_change_of_times_and_messages_alone_is_not_a_change_of_the_node() -> None:
-    before, after = node("n", taints=[SPOT]), node("n", taints=[{**SPOT, "timeAdded": "2026-01-01T00:00:00Z"}])
+    before, after = (
+        node("n", taints=[SPOT]),
+        node("n", taints=[{**SPOT, "timeAdded": "2026-01-01T00:00:00Z"}]),
+    )
     after["status"]["conditions"][0] |= {"message": "kubelet is posting ready status"}
     after["metadata"]["creationTimestamp"] = "2025-12-31T00:00:00Z"
     assert parse_node(before) == parse_node(after)
@@ -65,12 +81,22 @@ def test_a_change_of_times_and_messages_alone_is_not_a_change_of_the_node() -> N
         ({"unschedulable": True}, WhyUnusable.CORDONED, True),
         ({"os": "windows"}, WhyUnusable.OPERATING_SYSTEM, False),
         ({"arch": "arm64"}, WhyUnusable.ARCHITECTURE, False),
-        ({"labels": {f"{ROLE}control-plane": ""}, "taints": [OPEN_TO_NONE]}, WhyUnusable.CONTROL_PLANE, False),
-        ({"labels": {f"{ROLE}master": ""}, "taints": [OPEN_TO_NONE]}, WhyUnusable.CONTROL_PLANE, False),
+        (
+            {"labels": {f"{ROLE}control-plane": ""}, "taints": [OPEN_TO_NONE]},
+            WhyUnusable.CONTROL_PLANE,
+            False,
+        ),
+        (
+            {"labels": {f"{ROLE}master": ""}, "taints": [OPEN_TO_NONE]},
+            WhyUnusable.CONTROL_PLANE,
+            False,
+        ),
         ({"taints": [SPOT]}, WhyUnusable.TAINT, False),
     ],
 )
-def test_the_reason_is_an_enum(overrides: dict[str, Any], why: WhyUnusable, temporary: bool) -> None:
+def test_the_reason_is_an_enum(
+    overrides: dict[str, Any], why: WhyUnusable, temporary: bool
+) -> None:
     found = unusable(parse_node(node(**overrides)))
     assert found is not None
     assert (found.why, found.why.temporary) == (why, temporary)
@@ -79,7 +105,9 @@ def test_the_reason_is_an_enum(overrides: dict[str, Any], why: WhyUnusable, temp
 def test_the_brief_reason_of_a_taint_leaves_out_the_explanation() -> None:
     found = unusable(parse_node(node(taints=[SPOT])))
     assert found is not None
-    assert found.brief == "taint kubernetes.azure.com/scalesetpriority=spot:NoSchedule (a spot pool)"
+    assert (
+        found.brief == "taint kubernetes.azure.com/scalesetpriority=spot:NoSchedule (a spot pool)"
+    )
     assert str(found) == found.brief + ", which AzureML pods do not tolerate"
 
 
@@ -89,7 +117,10 @@ def test_a_taint_that_is_named_like_a_gpu_may_be_tolerated_by_admission() -> Non
     assert found is not None
     assert found.brief == "taint nvidia.com/gpu=present:NoSchedule"
     assert str(found).endswith("--tolerate nvidia.com/gpu")
-    assert unusable(parse_node(node(taints=[taint])), [Toleration.parse_option("nvidia.com/gpu")]) is None
+    assert (
+        unusable(parse_node(node(taints=[taint])), [Toleration.parse_option("nvidia.com/gpu")])
+        is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -123,7 +154,9 @@ def test_tolerations_match_as_in_the_scheduler(toleration: Toleration, tolerated
         ("other", "true", False),
     ],
 )
-def test_job_pods_tolerate_the_taints_that_are_for_all_jobs(key: str, value: str, tolerated: bool) -> None:
+def test_job_pods_tolerate_the_taints_that_are_for_all_jobs(
+    key: str, value: str, tolerated: bool
+) -> None:
     taint = {"key": f"ml.azure.com/{key}", "value": value, "effect": "NoSchedule"}
     assert (unusable(parse_node(node(taints=[taint]))) is None) is tolerated
 
@@ -147,7 +180,9 @@ def test_the_taint_of_an_owner_is_tolerated_with_its_name_only(key: str) -> None
         ("a/b:NoSchedule", Toleration("a/b", None, "NoSchedule")),
     ],
 )
-def test_a_toleration_is_written_with_or_without_value_and_effect(text: str, expected: Toleration) -> None:
+def test_a_toleration_is_written_with_or_without_value_and_effect(
+    text: str, expected: Toleration
+) -> None:
     assert Toleration.parse_option(text) == expected
 
 
@@ -165,7 +200,9 @@ def test_every_effect_can_be_tolerated(effect: str) -> None:
         Toleration.parse(f"a=b:{effect}x")
 
 
-@pytest.mark.parametrize("label", ["node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"])
+@pytest.mark.parametrize(
+    "label", ["node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"]
+)
 def test_the_size_of_a_node(label: str) -> None:
     assert read_node({"metadata": {"labels": {label: "Standard_D2s_v5"}}}).size == "Standard_D2s_v5"
 

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from arc_toolkit.kube import quantities as q
 
 numbers = st.from_regex(r"\A[+-]?(?:[0-9]{1,12}(?:\.[0-9]{0,6})?|\.[0-9]{1,6})\Z")
-suffixes = st.sampled_from(["", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"])
+suffixes = st.sampled_from(
+    ["", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"]
+)
 exponents = st.integers(-9, 12).flatmap(lambda n: st.sampled_from([f"e{n}", f"E{n}", f"e{n:+d}"]))
 
 
@@ -50,7 +52,8 @@ def test_known_values(text: str, value: Fraction | int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", " 1", "1 ", "1K", "1KiB", "1ki", "1e", "1e3Mi", "abc", "1,5", "--1", "1mm", ".", "٣"]
+    "text",
+    ["", " 1", "1 ", "1K", "1KiB", "1ki", "1e", "1e3Mi", "abc", "1,5", "--1", "1mm", ".", "٣"],
 )
 def test_what_kubernetes_refuses_is_refused(text: str) -> None:
     with pytest.raises(q.QuantityError):

@@ -21,7 +21,9 @@ class MetadataService:
     def __init__(self) -> None:
         self.url = ""
         self.requests: list[tuple[str, str, dict[str, str], bytes]] = []
-        self.answer: Callable[[str, str, dict[str, str]], tuple[int, bytes] | tuple[int, bytes, dict[str, str]]]
+        self.answer: Callable[
+            [str, str, dict[str, str]], tuple[int, bytes] | tuple[int, bytes, dict[str, str]]
+        ]
         self.answer = lambda method, path, headers: (404, b"")
         self.clock_lead = 0.0
 
@@ -57,7 +59,9 @@ def metadata_service() -> Iterator[MetadataService]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     service.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread = threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
+    )
     thread.start()
     try:
         yield service

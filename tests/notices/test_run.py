@@ -43,9 +43,22 @@ class Run:
     def __init__(self, folder: Path, *words: object, prefix: tuple[str, ...] = ()) -> None:
         self.log = folder / "log"
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "NODE_NAME": "aks-spot-1-vmss000004"}
-        command = [*prefix, sys.executable, "-m", "arc_toolkit", "run", "--cloud", "none", *map(str, words)]
+        command = [
+            *prefix,
+            sys.executable,
+            "-m",
+            "arc_toolkit",
+            "run",
+            "--cloud",
+            "none",
+            *map(str, words),
+        ]
         self.process = subprocess.Popen(
-            command, stdout=self.log.open("w"), stderr=subprocess.STDOUT, env=environment, stdin=subprocess.DEVNULL
+            command,
+            stdout=self.log.open("w"),
+            stderr=subprocess.STDOUT,
+            env=environment,
+            stdin=subprocess.DEVNULL,
         )
 
     def text(self) -> str:
@@ -98,9 +111,16 @@ def script(folder: Path, text: str) -> Path:
 @pytest.mark.parametrize(
     ("code", "shown"), [("sys.exit(0)", 0), ("sys.exit(7)", 7), ("os.kill(os.getpid(), 9)", 137)]
 )
-def test_the_exit_code_is_that_of_the_process(start: Callable[..., Run], code: str, shown: int) -> None:
+def test_the_exit_code_is_that_of_the_process(
+    start: Callable[..., Run], code: str, shown: int
+) -> None:
     run = start(
-        "--", sys.executable, "-c", f"import os, sys; print('hello', sys.argv[1:]); {code}", "--help", "-5"
+        "--",
+        sys.executable,
+        "-c",
+        f"import os, sys; print('hello', sys.argv[1:]); {code}",
+        "--help",
+        "-5",
     )
     assert run.code() == shown
     assert "hello ['--help', '-5']" in run.text()
@@ -115,7 +135,9 @@ def test_a_crash_is_restarted_within_the_budget(start: Callable[..., Run]) -> No
     assert re.findall(r" start .*restart=(\d)", run.text()) == ["0", "1", "2"]
 
 
-def test_a_training_run_saves_on_a_notice_and_resumes_exactly(start: Callable[..., Run], tmp_path: Path) -> None:
+def test_a_training_run_saves_on_a_notice_and_resumes_exactly(
+    start: Callable[..., Run], tmp_path: Path
+) -> None:
     training, checkpoints = script(tmp_path, TRAINING), tmp_path / "checkpoints"
     with metadata_service() as service:
         azure_answers(service, [])
@@ -138,9 +160,19 @@ def test_a_training_run_saves_on_a_notice_and_resumes_exactly(start: Callable[..
     assert f"total {sum(range(400))}" in again.text()
 
 
-def test_without_the_folder_the_library_tells_what_was_saved(start: Callable[..., Run], tmp_path: Path) -> None:
+def test_without_the_folder_the_library_tells_what_was_saved(
+    start: Callable[..., Run], tmp_path: Path
+) -> None:
     stop = tmp_path / "stop"
-    words = ("--notice-file", stop, "--", sys.executable, script(tmp_path, TRAINING), tmp_path / "saved", 4000)
+    words = (
+        "--notice-file",
+        stop,
+        "--",
+        sys.executable,
+        script(tmp_path, TRAINING),
+        tmp_path / "saved",
+        4000,
+    )
     run = start(*words)
     run.until("begun")
     stop.write_text("30")
@@ -184,7 +216,9 @@ def test_steps_lost_are_known_if_nothing_could_be_saved_after_the_notice(
     assert (record.step, record.saved, record.steps_lost) == (8, 3, 5)
 
 
-def test_a_withdrawn_notice_lets_the_process_go_on(start: Callable[..., Run], tmp_path: Path) -> None:
+def test_a_withdrawn_notice_lets_the_process_go_on(
+    start: Callable[..., Run], tmp_path: Path
+) -> None:
     stop = tmp_path / "stop"
     code = "import time, os; time.sleep(4); print('finished', os.path.exists(os.environ['ARC_TOOLKIT_NOTICE']))"
     run = start("--notice-file", stop, "--on-notice", "file", "--", sys.executable, "-c", code)
@@ -217,7 +251,9 @@ def test_exit_0_after_sigterm_is_not_success(start: Callable[..., Run]) -> None:
     assert run.code() == 143
 
 
-def test_what_ignores_sigterm_is_killed_at_the_end_of_the_grace(start: Callable[..., Run], tmp_path: Path) -> None:
+def test_what_ignores_sigterm_is_killed_at_the_end_of_the_grace(
+    start: Callable[..., Run], tmp_path: Path
+) -> None:
     code = """
         import signal, subprocess, sys, time
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -265,10 +301,23 @@ def test_what_a_process_leaves_running_ends_with_it(start: Callable[..., Run]) -
         time.sleep(0.05)
 
 
-def test_the_notice_that_leaves_the_least_time_counts(start: Callable[..., Run], tmp_path: Path) -> None:
+def test_the_notice_that_leaves_the_least_time_counts(
+    start: Callable[..., Run], tmp_path: Path
+) -> None:
     stop = tmp_path / "stop"
     code = "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); time.sleep(1000)"
-    run = start("--grace", "4s", "--notice-file", stop, "--on-notice", "file", "--", sys.executable, "-c", code)
+    run = start(
+        "--grace",
+        "4s",
+        "--notice-file",
+        stop,
+        "--on-notice",
+        "file",
+        "--",
+        sys.executable,
+        "-c",
+        code,
+    )
     run.until("up")
     stop.write_text("3600")  # a move to another host, an hour before
     run.until("notice kind=stop source=file")
@@ -282,7 +331,9 @@ def test_a_notice_that_comes_late_leaves_the_grace_and_not_nothing(
     start: Callable[..., Run], tmp_path: Path
 ) -> None:
     shell = "trap 'echo saved; exit 0' USR1; echo up; while :; do sleep 0.1; done"
-    run = start("--on-notice", "USR1", "--notice-file", tmp_path / "stop", "--", "bash", "-c", shell)
+    run = start(
+        "--on-notice", "USR1", "--notice-file", tmp_path / "stop", "--", "bash", "-c", shell
+    )
     run.until("up")
     (tmp_path / "stop").write_text("-60")
     assert run.code() == 143
@@ -315,7 +366,9 @@ def test_a_process_in_any_language_finds_the_notice_in_the_file_of_the_variable(
 
 
 @pytest.mark.parametrize("number", [signal.SIGUSR2, signal.SIGHUP, signal.SIGALRM, signal.SIGRTMIN])
-def test_other_signals_go_on_to_the_process(start: Callable[..., Run], number: signal.Signals) -> None:
+def test_other_signals_go_on_to_the_process(
+    start: Callable[..., Run], number: signal.Signals
+) -> None:
     name = number.name.removeprefix("SIG")
     run = start("--", "bash", "-c", f"trap 'exit 33' {name}; echo up; while :; do sleep 0.1; done")
     run.until("up")
@@ -325,7 +378,12 @@ def test_other_signals_go_on_to_the_process(start: Callable[..., Run], number: s
 
 def test_ctrl_c_ends_without_a_restart(start: Callable[..., Run]) -> None:
     run = start(
-        "--max-restarts", 5, "--", sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"
+        "--max-restarts",
+        5,
+        "--",
+        sys.executable,
+        "-c",
+        "import time; print('up', flush=True); time.sleep(60)",
     )
     run.until("up")
     run.process.send_signal(signal.SIGINT)
@@ -355,21 +413,34 @@ def test_it_goes_on_after_it_was_stopped_and_continued(start: Callable[..., Run]
 def test_it_works_with_closed_standard_streams(tmp_path: Path, closed: str) -> None:
     command = f"{sys.executable} -m arc_toolkit run --cloud none --notice-file {tmp_path}/stop -- sh -c 'exit 33'"
     done = subprocess.run(
-        ["sh", "-c", f"{command} {closed}"], env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False
+        ["sh", "-c", f"{command} {closed}"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=False,
     )
     assert done.returncode == 33
 
 
-def test_checkpoints_that_cannot_be_listed_are_said_once(start: Callable[..., Run], tmp_path: Path) -> None:
+def test_checkpoints_that_cannot_be_listed_are_said_once(
+    start: Callable[..., Run], tmp_path: Path
+) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "stop").write_text("5")
-    words = ["--checkpoints", tmp_path / "file", "--on-notice", "file", "--notice-file", tmp_path / "stop"]
+    words = [
+        "--checkpoints",
+        tmp_path / "file",
+        "--on-notice",
+        "file",
+        "--notice-file",
+        tmp_path / "stop",
+    ]
     run = start(*words, "--", "sleep", "60")
     assert run.code() == 143
     assert run.text().count("cannot be read") == 1
 
 
-def test_a_notice_during_the_pause_before_a_restart_ends_it(start: Callable[..., Run], tmp_path: Path) -> None:
+def test_a_notice_during_the_pause_before_a_restart_ends_it(
+    start: Callable[..., Run], tmp_path: Path
+) -> None:
     run = start("--max-restarts", 9, "--notice-file", tmp_path / "stop", "--", "false")
     run.until("restart=2")
     (tmp_path / "stop").write_text("9")
@@ -399,12 +470,20 @@ def test_as_pid_1_it_collects_orphans(start: Callable[..., Run], tmp_path: Path)
         (["--grace", "soon", "--", "true"], "--grace 'soon' is not a time"),
         (["--on-notice", "SIGWHAT", "--", "true"], "use the name of a signal"),
         (["--max-restarts", "-1", "--", "true"], "use a number from 0 on"),
-        (["--metadata", "nonsense", "--", "true"], "--metadata nonsense: use http://HOST or http://HOST:PORT"),
-        (["--", "no-such-program-here"], "cannot run no-such-program-here: no such file or directory"),
+        (
+            ["--metadata", "nonsense", "--", "true"],
+            "--metadata nonsense: use http://HOST or http://HOST:PORT",
+        ),
+        (
+            ["--", "no-such-program-here"],
+            "cannot run no-such-program-here: no such file or directory",
+        ),
         ([], "COMMAND"),
     ],
 )
-def test_bad_input_is_one_sentence(arc: Callable[..., Result], words: list[str], message: str) -> None:
+def test_bad_input_is_one_sentence(
+    arc: Callable[..., Result], words: list[str], message: str
+) -> None:
     result = arc("run", "--cloud", "none", *words)
     assert result.code == 2
     assert message in result.err

@@ -19,7 +19,12 @@ from arc_toolkit.notices.sources.aws_metadata import AwsMetadata
 from arc_toolkit.notices.sources.azure_events import AzureEvents
 from arc_toolkit.notices.sources.gcp_metadata import GcpMetadata
 from arc_toolkit.notices.sources.notice_file import NoticeFile
-from tests.notices.metadata_service import MetadataService, azure_answers, azure_event, metadata_service
+from tests.notices.metadata_service import (
+    MetadataService,
+    azure_answers,
+    azure_event,
+    metadata_service,
+)
 
 
 @pytest.fixture
@@ -48,12 +53,16 @@ def test_azure_preempt_of_this_machine_has_a_deadline(service: MetadataService) 
 
 
 @pytest.mark.parametrize("names", [["aks-spot-12345678-vmss_5"], ["other-vm", "third-vm"]])
-def test_azure_events_of_other_machines_are_not_ours(service: MetadataService, names: list[str]) -> None:
+def test_azure_events_of_other_machines_are_not_ours(
+    service: MetadataService, names: list[str]
+) -> None:
     azure_answers(service, [azure_event(Resources=names)])
     assert AzureEvents(service.url).poll() == []
 
 
-def test_azure_event_of_a_group_with_this_machine_in_other_letters(service: MetadataService) -> None:
+def test_azure_event_of_a_group_with_this_machine_in_other_letters(
+    service: MetadataService,
+) -> None:
     azure_answers(service, [azure_event(Resources=["other", "AKS-SPOT-12345678-VMSS_4"])])
     assert len(AzureEvents(service.url).poll()) == 1
 
@@ -108,9 +117,18 @@ def test_azure_freeze_does_not_end_the_process(service: MetadataService) -> None
 
 
 @pytest.mark.parametrize(
-    "events", [[{"EventType": "Dance"}], [7], [{}], [azure_event(ResourceType="Disk")], [{"EventType": None}]]
+    "events",
+    [
+        [{"EventType": "Dance"}],
+        [7],
+        [{}],
+        [azure_event(ResourceType="Disk")],
+        [{"EventType": None}],
+    ],
 )
-def test_azure_events_of_unknown_form_are_passed_over(service: MetadataService, events: list[object]) -> None:
+def test_azure_events_of_unknown_form_are_passed_over(
+    service: MetadataService, events: list[object]
+) -> None:
     azure_answers(service, events)  # type: ignore[arg-type]
     assert AzureEvents(service.url).poll() == []
 
@@ -118,7 +136,9 @@ def test_azure_events_of_unknown_form_are_passed_over(service: MetadataService, 
 @pytest.mark.parametrize(
     "event", [azure_event(NotBefore="soon"), azure_event(Resources=None), azure_event(EventId=None)]
 )
-def test_azure_event_with_a_broken_field_still_counts(service: MetadataService, event: dict[str, object]) -> None:
+def test_azure_event_with_a_broken_field_still_counts(
+    service: MetadataService, event: dict[str, object]
+) -> None:
     azure_answers(service, [event])
     assert len(AzureEvents(service.url).poll()) == 1
 
@@ -131,8 +151,12 @@ def test_azure_malformed_answers_are_trouble(service: MetadataService, body: byt
     assert not trouble.value.blocked
 
 
-@pytest.mark.parametrize(("status", "seconds"), [(400, 5), (404, 10), (410, 70), (429, 10), (500, 5), (503, 5)])
-def test_azure_status_decides_when_to_ask_again(service: MetadataService, status: int, seconds: float) -> None:
+@pytest.mark.parametrize(
+    ("status", "seconds"), [(400, 5), (404, 10), (410, 70), (429, 10), (500, 5), (503, 5)]
+)
+def test_azure_status_decides_when_to_ask_again(
+    service: MetadataService, status: int, seconds: float
+) -> None:
     service.answer = lambda *_: (status, b"")
     with pytest.raises(SourceTrouble) as trouble:
         AzureEvents(service.url).poll()
@@ -218,7 +242,11 @@ def raw_server(*answers: bytes) -> Iterator[str]:
     [
         (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", 200, b"hi"),
         (b"HTTP/1.1 200 OK\ncontent-length:2\n\nhi", 200, b"hi"),
-        (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 429\r\nRetry-After: 7\r\nContent-Length: 0\r\n\r\n", 429, b""),
+        (
+            b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 429\r\nRetry-After: 7\r\nContent-Length: 0\r\n\r\n",
+            429,
+            b"",
+        ),
         (
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2;x=y\r\nhi\r\n1\r\n!\r\n0\r\nA: b\r\n\r\n",
             200,
@@ -250,7 +278,10 @@ def test_answers_in_every_form_of_http(answer: bytes, status: int, body: bytes) 
     ],
 )
 def test_what_is_not_http_is_trouble(answer: bytes) -> None:
-    with raw_server(answer) as url, pytest.raises(SourceTrouble, match="does not answer") as trouble:
+    with (
+        raw_server(answer) as url,
+        pytest.raises(SourceTrouble, match="does not answer") as trouble,
+    ):
         MetadataClient(url).request("GET", "/", {})
     assert trouble.value.blocked
 
@@ -267,7 +298,9 @@ def test_an_address_at_which_nobody_answers_is_trouble(endpoint: str) -> None:
 def aws_answers(service: MetadataService, **documents: object) -> None:
     def answer(method: str, path: str, headers: dict[str, str]) -> tuple[int, bytes]:
         if method == "PUT" and path == "/latest/api/token":
-            return (200, b"tok-1") if "x-aws-ec2-metadata-token-ttl-seconds" in headers else (400, b"")
+            return (
+                (200, b"tok-1") if "x-aws-ec2-metadata-token-ttl-seconds" in headers else (400, b"")
+            )
         if headers.get("x-aws-ec2-metadata-token") != "tok-1":
             return 401, b""
         word = {"/latest/meta-data/spot/instance-action": "action"}.get(path, "rebalance")
@@ -368,7 +401,9 @@ def test_gcp_other_answers_are_trouble(service: MetadataService) -> None:
     ],
     ids=lambda value: str(value)[:20],
 )
-def test_a_file_is_a_notice_whatever_is_in_it(tmp_path: Path, text: str, seconds: float | None) -> None:
+def test_a_file_is_a_notice_whatever_is_in_it(
+    tmp_path: Path, text: str, seconds: float | None
+) -> None:
     path = tmp_path / "stop"
     source = NoticeFile(path)
     assert source.poll() == []
@@ -400,7 +435,9 @@ def test_a_written_notice_is_read_back(tmp_path: Path, service: MetadataService)
         ("sys_vendor", "QEMU\n", None),
     ],
 )
-def test_the_firmware_names_the_cloud(tmp_path: Path, name: str, text: str, cloud: str | None) -> None:
+def test_the_firmware_names_the_cloud(
+    tmp_path: Path, name: str, text: str, cloud: str | None
+) -> None:
     (tmp_path / name).write_text(text)
     assert find_cloud(str(tmp_path)) == cloud
 
@@ -424,7 +461,14 @@ def test_an_unknown_cloud_is_refused() -> None:
         ("http://[::1]:80", "[::1]:80"),
         *(
             (endpoint, None)
-            for endpoint in ("", "nonsense", "127.0.0.1:80", "https://host", "http://", "http://:80")
+            for endpoint in (
+                "",
+                "nonsense",
+                "127.0.0.1:80",
+                "https://host",
+                "http://",
+                "http://:80",
+            )
         ),
         *(
             (endpoint, None)

@@ -64,7 +64,9 @@ def started() -> Iterator[Callable[..., tuple[Watcher, list[str]]]]:
         watcher.stop()
 
 
-def test_a_notice_is_pending_until_it_is_withdrawn(started: Callable[..., tuple[Watcher, list[str]]]) -> None:
+def test_a_notice_is_pending_until_it_is_withdrawn(
+    started: Callable[..., tuple[Watcher, list[str]]],
+) -> None:
     source = Script([PREEMPT])
     watcher, said = started(source)
     assert not watcher.pending()
@@ -76,7 +78,9 @@ def test_a_notice_is_pending_until_it_is_withdrawn(started: Callable[..., tuple[
     assert said[-1] == "notices: preempt of script is not announced any more"
 
 
-def test_the_notice_with_the_least_time_counts(started: Callable[..., tuple[Watcher, list[str]]]) -> None:
+def test_the_notice_with_the_least_time_counts(
+    started: Callable[..., tuple[Watcher, list[str]]],
+) -> None:
     watcher, _ = started(Script([PREEMPT, FREEZE]), Script([SOONER]))
     watcher.start()
     assert until(lambda: len(watcher.notices) == 3)
@@ -154,7 +158,9 @@ def test_callbacks_are_called_once_per_notice_and_may_fail(
     assert "notices: a callback failed (RuntimeError: no)" in said
 
 
-def test_trouble_is_said_once_and_the_notice_stays(started: Callable[..., tuple[Watcher, list[str]]]) -> None:
+def test_trouble_is_said_once_and_the_notice_stays(
+    started: Callable[..., tuple[Watcher, list[str]]],
+) -> None:
     blocked = SourceTrouble("nothing answers", retry=0.01, blocked=True)
     odd = SourceTrouble("odd answer", retry=0.01)
     source = Script([PREEMPT], blocked, blocked, blocked, odd, odd, ValueError("bug"), [PREEMPT])
@@ -221,6 +227,10 @@ def test_sigterm_is_a_notice_and_the_handler_before_it_still_runs() -> None:
 
 def test_the_import_needs_no_heavy_module() -> None:
     heavy = ("json", "http", "typing", "dataclasses")
-    code = f"import sys, arc_toolkit.notices; print([name for name in {heavy} if name in sys.modules])"
-    result = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True)
+    code = (
+        f"import sys, arc_toolkit.notices; print([name for name in {heavy} if name in sys.modules])"
+    )
+    result = subprocess.run(
+        [sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True
+    )
     assert result.stdout.strip() == "[]"

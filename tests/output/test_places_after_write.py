@@ -55,7 +55,11 @@ def test_other_formats_name_the_new_line(arc: Callable[..., Result], job: Path, 
     if form == "github":
         assert f"file=job.yml,line={row},col=1,title=misplaced-key" in text
     elif form == "json":
-        [line] = [entry["line"] for entry in json.loads(text)["findings"] if entry["rule"] == "misplaced-key"]
+        [line] = [
+            entry["line"]
+            for entry in json.loads(text)["findings"]
+            if entry["rule"] == "misplaced-key"
+        ]
         assert line == row
     else:
         [place] = [
@@ -66,11 +70,17 @@ def test_other_formats_name_the_new_line(arc: Callable[..., Result], job: Path, 
         assert place == row
 
 
-def test_edits_that_were_not_made_apply_to_the_new_text(arc: Callable[..., Result], job: Path) -> None:
+def test_edits_that_were_not_made_apply_to_the_new_text(
+    arc: Callable[..., Result], job: Path
+) -> None:
     job.write_text(
-        JOB.replace("command: python", "\n\ncommand: python").replace("AMLARC_RESTEP", "AMLARC_PRESTEP")
+        JOB.replace("command: python", "\n\ncommand: python").replace(
+            "AMLARC_RESTEP", "AMLARC_PRESTEP"
+        )
     )
-    document = json.loads(arc("patch", "job.yml", "--write", "--compute", "k8s", "--format", "json").out)
+    document = json.loads(
+        arc("patch", "job.yml", "--write", "--compute", "k8s", "--format", "json").out
+    )
     [finding] = [entry for entry in document["findings"] if entry["rule"] == "misplaced-key"]
     text = job.read_text()
     assert "azureml:k8s" in text
@@ -78,5 +88,7 @@ def test_edits_that_were_not_made_apply_to_the_new_text(arc: Callable[..., Resul
     assert finding["fix"]["edits"] == []
     assert not finding["fixed"]
     job.write_text(text)
-    [fixed] = json.loads(arc("check", "job.yml", "--format", "json", "--only", "misplaced-key").out)["findings"]
+    [fixed] = json.loads(
+        arc("check", "job.yml", "--format", "json", "--only", "misplaced-key").out
+    )["findings"]
     assert fixed["fix"]["edits"]

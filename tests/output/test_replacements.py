@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arc_toolkit.edit.edits import Edit, apply_edits
+from arc_toolkit.edit.files.edits import Edit, apply_edits
 from arc_toolkit.output.run_report import replacements
 
 

@@ -47,23 +47,35 @@ def test_a_schema_is_valid_and_describes_every_field(command: str) -> None:
 
 
 def test_every_document_of_the_code_has_a_schema() -> None:
-    source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "arc_toolkit").rglob("*.py"))
+    source = "".join(
+        path.read_text(encoding="utf-8") for path in (ROOT / "arc_toolkit").rglob("*.py")
+    )
     calls = re.findall(r"\b(?:document|fits_json|RunReport)\(\s*\"([a-z-]+)\"", source)
     assert set(calls) == set(DOCUMENTS)
 
 
 def test_the_page_lists_every_schema() -> None:
     page = (ROOT / "docs" / "schemas.md").read_text(encoding="utf-8")
-    rows = re.findall(r"\| (`arc-toolkit [^|]*`) \| \[`arc-toolkit/([a-z-]+)/v1`\]\(schemas/([a-z.0-9-]+)\)", page)
-    assert rows == [(title, command, f"{command}.v1.json") for command, (title, _) in DOCUMENTS.items()]
+    rows = re.findall(
+        r"\| (`arc-toolkit [^|]*`) \| \[`arc-toolkit/([a-z-]+)/v1`\]\(schemas/([a-z.0-9-]+)\)", page
+    )
+    assert rows == [
+        (title, command, f"{command}.v1.json") for command, (title, _) in DOCUMENTS.items()
+    ]
 
 
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
         (lambda data: data | {"colour": "red"}, "'colour' was unexpected"),
-        (lambda data: {key: data[key] for key in data if key != "findings"}, "'findings' is a required property"),
-        (lambda data: data | {"problems": [{"path": "a", "message": "b", "line": "7"}]}, "problems[0].line"),
+        (
+            lambda data: {key: data[key] for key in data if key != "findings"},
+            "'findings' is a required property",
+        ),
+        (
+            lambda data: data | {"problems": [{"path": "a", "message": "b", "line": "7"}]},
+            "problems[0].line",
+        ),
         (lambda data: data | {"files": [{"path": "a", "status": "fine"}]}, "files[0].status"),
         (lambda data: data | {"schema": "arc-toolkit/paint/v1"}, "has no schema"),
     ],

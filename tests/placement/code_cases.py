@@ -149,7 +149,12 @@ _MERGED_TERMS = {
         "requiredDuringSchedulingIgnoredDuringExecution": {
             "nodeSelectorTerms": [
                 {"matchExpressions": [{"key": "a", "operator": "Exists"}, expression()]},
-                {"matchExpressions": [{"key": "b", "operator": "In", "values": ["1"]}, expression()]},
+                {
+                    "matchExpressions": [
+                        {"key": "b", "operator": "In", "values": ["1"]},
+                        expression(),
+                    ]
+                },
             ]
         }
     }
@@ -173,7 +178,9 @@ affinity = client.V1Affinity(
 """
 _POLICY = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]}
 _POLICY_MODEL = {
-    "rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
+    "rules": [
+        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+    ]
 }
 
 CASES = (
@@ -209,7 +216,8 @@ CASES = (
     CodeCase(
         "dict-changed-later",
         _job("").replace(
-            "objects =", 'trial_spec["spec"]["template"]["spec"]["nodeSelector"] = {"a": "b"}\nobjects ='
+            "objects =",
+            'trial_spec["spec"]["template"]["spec"]["nodeSelector"] = {"a": "b"}\nobjects =',
         ),
         None,
         reason="is changed again in line",

@@ -129,7 +129,11 @@ def ray(kind: str, key: str, extra: str = "", version: str = "v1") -> Golden:
     head_at: Place = (*top, "headGroupSpec", "template", "spec")
     worker: Place = (*top, "workerGroupSpecs", 0, "template", "spec")
     return Golden(
-        f"{kind} {version}", head(f"ray.io/{version}", kind, spec), (worker,), (head_at,), "kuberay-v1.7.0"
+        f"{kind} {version}",
+        head(f"ray.io/{version}", kind, spec),
+        (worker,),
+        (head_at,),
+        "kuberay-v1.7.0",
     )
 
 
@@ -140,11 +144,16 @@ def tasks(version: str, kind: str, top: Place, spec: str) -> Golden:
 
 
 def replicated(api_version: str, kind: str, top: Place, spec: str, crd: str) -> Golden:
-    on, off = ((*top, "replicatedJobs", number, "template", "spec", "template", "spec") for number in (1, 0))
+    on, off = (
+        (*top, "replicatedJobs", number, "template", "spec", "template", "spec")
+        for number in (1, 0)
+    )
     return Golden(kind, head(api_version, kind, spec), (on,), (off,), crd)
 
 
-def train_job(release: str, version: str, field: str, item: str, place: Place) -> tuple[Golden, Golden]:
+def train_job(
+    release: str, version: str, field: str, item: str, place: Place
+) -> tuple[Golden, Golden]:
     """With the field of its release, and without it and with `--trainer`: both give the same entry."""
     crd = f"trainer-v{version}"
     spec = "  runtimeRef: {name: torch-distributed}\n"
@@ -161,9 +170,7 @@ def train_job(release: str, version: str, field: str, item: str, place: Place) -
     )
 
 
-_PATCH = (
-    "trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node, template: {spec: {template: {spec: {"
-)
+_PATCH = "trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node, template: {spec: {template: {spec: {"
 RUNTIME_PATCH = f"  - manager: a.b/c\n    {_PATCH}serviceAccountName: x}}}}}}}}}}]}}}}}}\n"
 PATCH_PLACE: Place = (
     *("trainingRuntimeSpec", "template", "spec", "replicatedJobs"),
@@ -177,7 +184,11 @@ GOLDENS = (
     Golden("Job", head("batch/v1", "Job", TEMPLATE), (JOB_SPEC,)),
     Golden(
         "CronJob",
-        head("batch/v1", "CronJob", "  schedule: '0 0 * * *'\n  jobTemplate:\n    spec:\n" + indent(TEMPLATE, 4)),
+        head(
+            "batch/v1",
+            "CronJob",
+            "  schedule: '0 0 * * *'\n  jobTemplate:\n    spec:\n" + indent(TEMPLATE, 4),
+        ),
         (("spec", "jobTemplate", *JOB_SPEC),),
     ),
     Golden("Deployment", head("apps/v1", "Deployment", APPS), (JOB_SPEC,)),
@@ -190,17 +201,30 @@ GOLDENS = (
     kubeflow("PaddleJob", "paddleReplicaSpecs", "Worker", "Master"),
     kubeflow("JAXJob", "jaxReplicaSpecs", "Worker"),
     # https://www.kubeflow.org/docs/components/trainer/legacy-v1/user-guides/mpi/
-    kubeflow("MPIJob", "mpiReplicaSpecs", "Worker", "Launcher", version="v2beta1", crd="mpi-operator-v0.8.0"),
+    kubeflow(
+        "MPIJob",
+        "mpiReplicaSpecs",
+        "Worker",
+        "Launcher",
+        version="v2beta1",
+        crd="mpi-operator-v0.8.0",
+    ),
     # https://github.com/kubeflow/trainer/tree/master/docs/proposals, and the CRD of each release
     Golden(
         "TrainJob 2.0 with --trainer",
-        head("trainer.kubeflow.org/v1alpha1", "TrainJob", "  runtimeRef: {name: torch-distributed}\n"),
+        head(
+            "trainer.kubeflow.org/v1alpha1", "TrainJob", "  runtimeRef: {name: torch-distributed}\n"
+        ),
         (),
         crd="trainer-v2.0.1",
         trainer="2.0",
     ),
     *train_job(
-        "2.1", "2.1.0", "podTemplateOverrides", f"{TARGET}    spec: {{serviceAccountName: x}}\n", ("spec",)
+        "2.1",
+        "2.1.0",
+        "podTemplateOverrides",
+        f"{TARGET}    spec: {{serviceAccountName: x}}\n",
+        ("spec",),
     ),
     *train_job("2.2", "2.2.1", "runtimePatches", RUNTIME_PATCH, PATCH_PLACE),
     *train_job("2.3", "2.3.0", "runtimePatches", RUNTIME_PATCH, PATCH_PLACE),
@@ -215,7 +239,9 @@ GOLDENS = (
         for kind in ("TrainingRuntime", "ClusterTrainingRuntime")
     ),
     # https://jobset.sigs.k8s.io/docs/concepts/
-    replicated("jobset.x-k8s.io/v1alpha2", "JobSet", ("spec",), indent(REPLICATED), "jobset-v0.12.0"),
+    replicated(
+        "jobset.x-k8s.io/v1alpha2", "JobSet", ("spec",), indent(REPLICATED), "jobset-v0.12.0"
+    ),
     ray("RayCluster", ""),
     ray("RayCluster", "", version="v1alpha1"),
     ray("RayJob", "rayClusterSpec", "  entrypoint: python train.py\n"),
@@ -233,11 +259,15 @@ GOLDENS = (
         "flow.volcano.sh/v1alpha1",
         "JobFlow",
         ("spec", "flows", 0, "patch", "jobSpec"),
-        "  jobRetainPolicy: delete\n  flows:\n  - name: a\n    patch:\n      jobSpec:\n" + indent(TASKS, 8),
+        "  jobRetainPolicy: delete\n  flows:\n  - name: a\n    patch:\n      jobSpec:\n"
+        + indent(TASKS, 8),
     ),
     # https://argo-workflows.readthedocs.io/en/latest/fields/
     Golden(
-        "Workflow", head("argoproj.io/v1alpha1", "Workflow", indent(STEPS)), (("spec",),), crd="argo-v4.1.2-full"
+        "Workflow",
+        head("argoproj.io/v1alpha1", "Workflow", indent(STEPS)),
+        (("spec",),),
+        crd="argo-v4.1.2-full",
     ),
     *(
         Golden(
@@ -284,7 +314,8 @@ GOLDENS = (
             "SparkConnect",
             "  sparkVersion: 4.0.0\n"
             + "".join(
-                f"  {role}:\n    template:\n      spec:\n        {MAIN}\n" for role in ("server", "executor")
+                f"  {role}:\n    template:\n      spec:\n        {MAIN}\n"
+                for role in ("server", "executor")
             ),
         ),
         (("spec", "executor", "template", "spec"),),
@@ -310,7 +341,10 @@ GOLDENS = (
             f"  leaderWorkerTemplate:\n    size: 2\n    leaderTemplate:\n      spec:\n        {MAIN}\n"
             f"    workerTemplate:\n      spec:\n        {MAIN}\n",
         ),
-        tuple(("spec", "leaderWorkerTemplate", f"{role}Template", "spec") for role in ("leader", "worker")),
+        tuple(
+            ("spec", "leaderWorkerTemplate", f"{role}Template", "spec")
+            for role in ("leader", "worker")
+        ),
         crd="lws-v0.10.0",
     ),
     # https://project-codeflare.github.io/appwrapper/
@@ -326,9 +360,29 @@ GOLDENS = (
         ),
         (
             ("spec", "components", 0, "template", *JOB_SPEC),
-            ("spec", "components", 1, "template", "spec", "pytorchReplicaSpecs", "Worker", *JOB_SPEC[1:]),
+            (
+                "spec",
+                "components",
+                1,
+                "template",
+                "spec",
+                "pytorchReplicaSpecs",
+                "Worker",
+                *JOB_SPEC[1:],
+            ),
         ),
-        (("spec", "components", 1, "template", "spec", "pytorchReplicaSpecs", "Master", *JOB_SPEC[1:]),),
+        (
+            (
+                "spec",
+                "components",
+                1,
+                "template",
+                "spec",
+                "pytorchReplicaSpecs",
+                "Master",
+                *JOB_SPEC[1:],
+            ),
+        ),
         "appwrapper-v1.2.1",
     ),
     # https://www.kubeflow.org/docs/components/katib/user-guides/hp-tuning/configure-experiment/

@@ -81,7 +81,9 @@ PIPELINE_CASES = (
         "a = train(x=x)\nwith dsl.If(a.output == 1):\n    report(text='yes')\n"
         "with dsl.ParallelFor([1, 2]) as item:\n    b = train(x=item)\n"
         "for number in range(2):\n    c = train(x=number)",
-        dict.fromkeys(("exec-train", "exec-report", "exec-train-2", "exec-train-3", "exec-train-4"), REQUIRED),
+        dict.fromkeys(
+            ("exec-train", "exec-report", "exec-train-2", "exec-train-3", "exec-train-4"), REQUIRED
+        ),
     ),
     PipelineCase(
         "nested-pipeline-and-importer",
@@ -120,7 +122,9 @@ PIPELINE_CASES = (
         "    {'key': 'b', 'operator': 'Exists'},\n])",
         {
             "exec-report": {
-                "nodeAffinity": [{"matchExpressions": [{"key": "b", "operator": "Exists"}, expression("NotIn")]}]
+                "nodeAffinity": [
+                    {"matchExpressions": [{"key": "b", "operator": "Exists"}, expression("NotIn")]}
+                ]
             }
         },
         "avoid",

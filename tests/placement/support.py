@@ -24,12 +24,18 @@ def required(*expressions: dict[str, Any]) -> dict[str, Any]:
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
 
 
-def place(text: str, spot: str | None = "require", cloud: str = "aks", **settings: Any) -> FileResult:
-    chosen = PlaceSettings(spot=SpotPolicy(spot) if spot else None, capacity=CLOUDS[cloud], **settings)
+def place(
+    text: str, spot: str | None = "require", cloud: str = "aks", **settings: Any
+) -> FileResult:
+    chosen = PlaceSettings(
+        spot=SpotPolicy(spot) if spot else None, capacity=CLOUDS[cloud], **settings
+    )
     return PlaceFiles(chosen).process("x.yaml", text.encode(), in_folder=False)
 
 
-def placed(text: str, spot: str | None = "require", cloud: str = "aks", **settings: Any) -> list[Any]:
+def placed(
+    text: str, spot: str | None = "require", cloud: str = "aks", **settings: Any
+) -> list[Any]:
     """The documents after placing, which must change something, and nothing the second time."""
     result = place(text, spot, cloud, **settings)
     assert result.after is not None, result

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from arc_toolkit.cli.main import main
-from arc_toolkit.edit.python_source import Source, parse
-from arc_toolkit.edit.python_values import plain_data
+from arc_toolkit.edit.code.source import Source, parse
+from arc_toolkit.edit.code.values import plain_data
 from arc_toolkit.findings import FileResult
 from arc_toolkit.placement.code.code_objects import find_objects
 from arc_toolkit.placement.code.code_plan import CodePlan, read_code
@@ -77,7 +77,10 @@ def test_a_runtime_patch_of_the_kubeflow_sdk() -> None:
             "from kubeflow.training import TrainingClient\nTrainingClient().create_job(train_func=print)\n",
             "TrainingClient.create_job",
         ),
-        ("import kubeflow.katib as katib\nkatib.KatibClient().tune(name='x')\n", "KatibClient.tune"),
+        (
+            "import kubeflow.katib as katib\nkatib.KatibClient().tune(name='x')\n",
+            "KatibClient.tune",
+        ),
         (
             "from kubernetes.client import V1PodSpec\nspec = V1PodSpec(containers=[])\n",
             "a pod spec is not changed",
@@ -101,7 +104,9 @@ def test_a_notebook_changes_in_its_cell_alone(tmp_path: Path) -> None:
     cells = [["# Title\n"], ["%pip install kubeflow-katib\n"], code.splitlines(keepends=True)]
     kinds = ["markdown", "code", "code"]
     notebook: dict[str, Any] = {
-        "cells": [{"cell_type": kind, "source": lines} for kind, lines in zip(kinds, cells, strict=True)],
+        "cells": [
+            {"cell_type": kind, "source": lines} for kind, lines in zip(kinds, cells, strict=True)
+        ],
         "metadata": {},
         "nbformat": 4,
         "nbformat_minor": 5,
@@ -119,7 +124,8 @@ def test_a_notebook_changes_in_its_cell_alone(tmp_path: Path) -> None:
 def test_objects_in_many_cells_stay_apart(tmp_path: Path) -> None:
     code = next(case for case in CASES if case.name == "dict-job").source
     kept = code.replace(
-        '"spec": {\n                "con', '"spec": {  # arc-toolkit: ignore[spot] no\n                "con'
+        '"spec": {\n                "con',
+        '"spec": {  # arc-toolkit: ignore[spot] no\n                "con',
     )
     assert kept != code
     sources = [text.splitlines(keepends=True) for text in (code, kept, "a = 1\n" * 30, code)]
@@ -146,7 +152,9 @@ def test_a_broken_cell_is_reported(tmp_path: Path) -> None:
 
 def test_an_ignore_keeps_an_object_as_it_is() -> None:
     code = next(case for case in CASES if case.name == "dict-job").source
-    line = next(line for line in code.splitlines() if '"spec": {' in line and line.startswith(" " * 12))
+    line = next(
+        line for line in code.splitlines() if '"spec": {' in line and line.startswith(" " * 12)
+    )
     marked = code.replace(line, f"{line}  # arc-toolkit: ignore[spot] tried, too slow")
     assert place_python(code).after is not None
     assert place_python(marked).after is None
@@ -206,7 +214,9 @@ def pipeline():
     result = place_python(source, retries=2)
     assert result.after is not None
     assert result.after.decode() == (
-        source.replace("import dsl", "import dsl, kubernetes").replace("    train()", "    train_task = train()")
+        source.replace("import dsl", "import dsl, kubernetes").replace(
+            "    train()", "    train_task = train()"
+        )
         + """\
     kubernetes.add_toleration(
         train_task,

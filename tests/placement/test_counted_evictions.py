@@ -39,20 +39,30 @@ def test_a_replacement_policy_that_the_api_server_would_refuse() -> None:
 
 
 def test_a_condition_that_is_false_does_not_match_an_eviction() -> None:
-    own = {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "False"}]}
-    assert retried(job(podFailurePolicy={"rules": [own]}))["podFailurePolicy"]["rules"] == [own, IGNORE]
+    own = {
+        "action": "FailJob",
+        "onPodConditions": [{"type": "DisruptionTarget", "status": "False"}],
+    }
+    assert retried(job(podFailurePolicy={"rules": [own]}))["podFailurePolicy"]["rules"] == [
+        own,
+        IGNORE,
+    ]
 
 
 def job_set(*rules: dict[str, Any], inner: dict[str, Any] | None = None) -> str:
     replicated = [{"name": "w", "template": {"spec": inner or {"template": {"spec": POD}}}}]
-    return dump(JOB_SET, "JobSet", {"failurePolicy": {"rules": list(rules)}, "replicatedJobs": replicated})
+    return dump(
+        JOB_SET, "JobSet", {"failurePolicy": {"rules": list(rules)}, "replicatedJobs": replicated}
+    )
 
 
 @pytest.mark.parametrize(
     "reasons", [{"onJobFailureReasons": ["PodFailurePolicy"]}, {"onJobFailureReasons": []}, {}]
 )
 @pytest.mark.parametrize("action", ["FailJobSet", "RestartJobSet"])
-def test_the_first_rule_of_a_jobset_that_applies_counts(action: str, reasons: dict[str, Any]) -> None:
+def test_the_first_rule_of_a_jobset_that_applies_counts(
+    action: str, reasons: dict[str, Any]
+) -> None:
     """jobset, pkg/controllers/failure_policy.go, ruleIsApplicable: an empty list is for every failure."""
     assert f"the action {action}" in refusal(job_set({"name": "x", "action": action, **reasons}))
 
@@ -65,14 +75,18 @@ def test_a_rule_of_a_jobset_for_other_failures_or_jobs_stays_before_the_new_one(
     assert rules[2]["action"] == "RestartJobSetAndIgnoreMaxRestarts"
 
 
-@pytest.mark.parametrize("action", ["RestartJobSetAndIgnoreMaxRestarts", "RestartJobAndIgnoreMaxRestarts"])
+@pytest.mark.parametrize(
+    "action", ["RestartJobSetAndIgnoreMaxRestarts", "RestartJobAndIgnoreMaxRestarts"]
+)
 def test_a_rule_of_a_jobset_that_does_not_count_is_enough(action: str) -> None:
     rule = {"name": "x", "action": action}
     assert retried(job_set(rule))["failurePolicy"]["rules"] == [rule]
 
 
 def workflow(strategy: dict[str, Any]) -> str:
-    return dump(ARGO, "Workflow", {"templates": [{"name": "m", "container": {"image": "x"}, **strategy}]})
+    return dump(
+        ARGO, "Workflow", {"templates": [{"name": "m", "container": {"image": "x"}, **strategy}]}
+    )
 
 
 def spark(**spec: Any) -> str:
@@ -81,7 +95,9 @@ def spark(**spec: Any) -> str:
 
 def test_no_retries_at_all_survive_no_eviction() -> None:
     assert "limit of m is 0" in refusal(workflow({"retryStrategy": {"limit": 0}}))
-    assert "0 onFailureRetries" in refusal(spark(restartPolicy={"type": "OnFailure", "onFailureRetries": 0}))
+    assert "0 onFailureRetries" in refusal(
+        spark(restartPolicy={"type": "OnFailure", "onFailureRetries": 0})
+    )
     ray = {"rayClusterSpec": {"headGroupSpec": {"template": {"spec": POD}}}}
     for text in (workflow({}), spark(), dump("ray.io/v1", "RayJob", ray)):
         assert "0 survives none" in refusal(text, retries=0)
@@ -91,7 +107,10 @@ def test_no_retries_at_all_survive_no_eviction() -> None:
 
 def test_a_restart_policy_of_spark_without_a_number_restarts_nothing() -> None:
     """spark-operator, pkg/util/sparkapplication.go, ShouldRetry."""
-    assert retried(spark(restartPolicy={"type": "OnFailure"}))["restartPolicy"]["onFailureRetries"] == 3
+    assert (
+        retried(spark(restartPolicy={"type": "OnFailure"}))["restartPolicy"]["onFailureRetries"]
+        == 3
+    )
     assert place(spark(restartPolicy={"type": "Always"}), None, retries=3).after is None
 
 
@@ -107,7 +126,9 @@ def test_exit_codes_decide_for_kubeflow() -> None:
 
 def test_a_master_that_goes_to_spot_nodes_needs_retries_too() -> None:
     result = place(replicas("Never", "Master"), roles=frozenset(["master"]), retries=3)
-    assert "restartPolicy of master is Never: make it OnFailure" in [finding.reason for finding in result.findings]
+    assert "restartPolicy of master is Never: make it OnFailure" in [
+        finding.reason for finding in result.findings
+    ]
 
 
 @pytest.mark.parametrize(("code", "is_said"), [(1, True), (42, False)])
@@ -139,7 +160,9 @@ def test_a_shell_that_ends_well_at_sigterm(shell: str, is_said: bool) -> None:
 def test_a_part_that_volcano_restarts_counts_in_newer_releases(event: str, action: str) -> None:
     """volcano, pkg/controllers/job/state/running.go: RetryCount grows with each of them."""
     text = dump(VOLCANO, "Job", {"policies": [{"event": event, "action": action}], "tasks": TASKS})
-    assert [f"{event} -> {action} counts evictions" in reason for reason in warnings(text)] == [True]
+    assert [f"{event} -> {action} counts evictions" in reason for reason in warnings(text)] == [
+        True
+    ]
     other = {"event": "TaskCompleted", "action": "RestartTask"}
     assert warnings(dump(VOLCANO, "Job", {"policies": [other], "tasks": TASKS})) == []
 

@@ -57,7 +57,10 @@ VMS = [
 ]
 PODS = [
     KUBERNETES,
-    *((*KUBERNETES, "--nodes", nodes, "--gpus", "1", "--share", "x") for nodes in ("aks-nap", "eks", "gke")),
+    *(
+        (*KUBERNETES, "--nodes", nodes, "--gpus", "1", "--share", "x")
+        for nodes in ("aks-nap", "eks", "gke")
+    ),
 ]
 
 
@@ -175,13 +178,20 @@ def run_commands(tmp_path: Path, commands: list[str], **variables: str) -> list[
         (programs / name).write_text(f"#!/bin/bash\n{body}\n")
         (programs / name).chmod(0o755)
     notes.write_text("")
-    environment = {"PATH": f"{programs}:{os.environ['PATH']}", "NOTES": str(notes), "USER": "u", **variables}
+    environment = {
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "NOTES": str(notes),
+        "USER": "u",
+        **variables,
+    }
     for command in commands:
         subprocess.run(["bash", "-c", command], env=environment, check=True)
     return notes.read_text().splitlines()
 
 
-def test_the_data_disk_is_the_one_without_partitions_whatever_its_name(arc: Arc, tmp_path: Path) -> None:
+def test_the_data_disk_is_the_one_without_partitions_whatever_its_name(
+    arc: Arc, tmp_path: Path
+) -> None:
     config = yaml.safe_load(made(arc, (*AWS, "--data-disk", "200", "--share", "server:/x")))
     commands = config["available_node_types"]["spot"]["initialization_commands"]
     disks = f"/dev/nvme2n1 Amazon EC2 NVMe Instance Storage\n/dev/nvme0n1 {EBS}\n/dev/nvme1n1 {EBS}"
@@ -189,7 +199,10 @@ def test_the_data_disk_is_the_one_without_partitions_whatever_its_name(arc: Arc,
         "mount LABEL=ray-data /data",
         "mount -t nfs4 -o nfsvers=4.1,hard,timeo=600,retrans=2 server:/x /share",
     ]
-    assert run_commands(tmp_path, commands, DISKS=disks) == ["mkfs -q -L ray-data /dev/nvme1n1", *mounts]
+    assert run_commands(tmp_path, commands, DISKS=disks) == [
+        "mkfs -q -L ray-data /dev/nvme1n1",
+        *mounts,
+    ]
     # What has a file system is never formatted, and what is mounted is not mounted again.
     again = run_commands(tmp_path, commands, DISKS=disks, FORMATTED="/dev/nvme1n1", MOUNTED="1")
     assert again == []
@@ -202,7 +215,10 @@ def test_the_data_disk_of_compute_engine_has_a_fixed_name(arc: Arc, tmp_path: Pa
     spot = config["available_node_types"]["spot"]
     name = spot["node_config"]["disks"][1]["deviceName"]
     notes = run_commands(tmp_path, spot["initialization_commands"])
-    assert notes == [f"mkfs -q -L ray-data /dev/disk/by-id/google-{name}", "mount LABEL=ray-data /data"]
+    assert notes == [
+        f"mkfs -q -L ray-data /dev/disk/by-id/google-{name}",
+        "mount LABEL=ray-data /data",
+    ]
 
 
 @pytest.mark.real
@@ -245,7 +261,9 @@ def test_ray_accepts_the_definition(arc: Arc, tmp_path: Path, words: tuple[str, 
     answer = json.loads(check.stdout.splitlines()[-1])
     config = answer["config"]
     assert config["available_node_types"]["head"]["max_workers"] == 0
-    assert config["head_setup_commands"][: len(config["setup_commands"])] == config["setup_commands"]
+    assert (
+        config["head_setup_commands"][: len(config["setup_commands"])] == config["setup_commands"]
+    )
     if words[0] == "azure":
         for node in config["available_node_types"].values():
             assert node["node_config"]["azure_arm_parameters"].keys() <= set(answer["azure"])
@@ -256,7 +274,11 @@ def test_ray_refuses_what_is_wrong(arc: Arc, tmp_path: Path) -> None:
     text = made(arc, AWS) + "unknown_key: 1\n"
     environment = {**os.environ, "HOME": str(tmp_path)}
     check = subprocess.run(
-        [frameworks_python(), "-c", VALIDATE], input=text, env=environment, capture_output=True, text=True
+        [frameworks_python(), "-c", VALIDATE],
+        input=text,
+        env=environment,
+        capture_output=True,
+        text=True,
     )
     assert check.returncode == 1
     assert "unknown_key" in check.stderr
@@ -268,7 +290,9 @@ def test_ec2_accepts_the_arguments(arc: Arc, words: tuple[str, ...]) -> None:
     """The nodes' configuration with what Ray adds to it, by the model of RunInstances in botocore."""
     nodes = [{**node, "MinCount": 1, "MaxCount": 1} for node in node_types(arc, words)]
     assert ec2_problems(nodes) == ["", ""]
-    assert "HttpToken" in ec2_problems([{**nodes[0], "MetadataOptions": {"HttpToken": "required"}}])[0]
+    assert (
+        "HttpToken" in ec2_problems([{**nodes[0], "MetadataOptions": {"HttpToken": "required"}}])[0]
+    )
 
 
 EC2 = """
@@ -297,7 +321,12 @@ def ec2_problems(nodes: list[Any]) -> list[str]:
     environment = {**os.environ, "PYTHONPATH": cloud_models()}
     command = [sys.executable, "-c", EC2]
     check = subprocess.run(
-        command, input=json.dumps(nodes), env=environment, capture_output=True, text=True, check=True
+        command,
+        input=json.dumps(nodes),
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     problems: list[str] = json.loads(check.stdout)
     return problems
@@ -308,7 +337,9 @@ def ec2_problems(nodes: list[Any]) -> list[str]:
 def test_compute_engine_accepts_the_body(arc: Arc, words: tuple[str, ...]) -> None:
     """Every key and value of an enumeration, by the discovery document of Google's own client."""
     package = Path(cloud_models()) / "googleapiclient"
-    schemas = json.loads((package / "discovery_cache" / "documents" / "compute.v1.json").read_text())["schemas"]
+    schemas = json.loads(
+        (package / "discovery_cache" / "documents" / "compute.v1.json").read_text()
+    )["schemas"]
 
     def check(value: Any, schema: dict[str, Any]) -> None:
         schema = schemas[schema["$ref"]] if "$ref" in schema else schema

@@ -16,7 +16,12 @@ SPEC: dict[str, Any] = {"containers": [{"name": "c", "image": "busybox"}], "rest
 
 def job(**spec: Any) -> dict[str, Any]:
     template = {"spec": {**SPEC, **spec}}
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": {"template": template}}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "j"},
+        "spec": {"template": template},
+    }
 
 
 def placed_file(path: Path, text: str) -> str:

@@ -83,7 +83,9 @@ def run_sdk(code: str, folder: Path, *, trainer: bool = False) -> str:
     """What some code prints; `trainer` for the SDK of Kubeflow Trainer 2."""
     command = [sdk_python(), "-W", "ignore", "-c", code]
     env = {"PYTHONPATH": str(Path(sdk_python()).parent.parent / "sdk")} if trainer else None
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False, env=env)
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=300, check=False, env=env
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -189,10 +191,14 @@ print(json.dumps([fields, {name: model.attribute_map for name, model in models.i
 def test_the_table_of_models_is_that_of_the_sdks(tmp_path: Path) -> None:
     fields, names = json.loads(run_sdk(TABLES, tmp_path))
     current = {name for name in sdk_models.OBJECTS if name in fields}
-    assert {f"KubeflowOrgV1{kind}" for kind in ("TFJob", "PyTorchJob", "MPIJob", "JAXJob")} < current
+    assert {
+        f"KubeflowOrgV1{kind}" for kind in ("TFJob", "PyTorchJob", "MPIJob", "JAXJob")
+    } < current
     assert {"V1Job", "V1Pod", "V1CronJob", "V1Deployment"} < current
     for field, model in sdk_models.FIELDS.items():
-        kinds = {kinds[field] for name, kinds in fields.items() if field in kinds and name in _PLACED}
+        kinds = {
+            kinds[field] for name, kinds in fields.items() if field in kinds and name in _PLACED
+        }
         assert kinds in ({model}, {f"list[{model}]"}), field
         for snake, camel in names[model].items():
             assert (sdk_models.camel_case(snake), sdk_models.snake_case(camel)) == (camel, snake)
@@ -221,7 +227,9 @@ def test_the_patches_are_those_of_the_kubeflow_sdk(tmp_path: Path) -> None:
     after = place_python(PATCH).after
     assert after is not None
     (tmp_path / "patch.py").write_bytes(after)
-    data = json.loads(run_sdk("import sys; sys.path.insert(0, '.')\n" + PATCH_DATA, tmp_path, trainer=True))
+    data = json.loads(
+        run_sdk("import sys; sys.path.insert(0, '.')\n" + PATCH_DATA, tmp_path, trainer=True)
+    )
     (job,) = data["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
     assert job["template"]["spec"]["template"]["spec"] == PATCHED_POD
 
@@ -259,10 +267,14 @@ def compiled_pipelines(folder: Path) -> list[tuple[str, str]]:
 
 
 def executors_and_retries(documents: list[Any]) -> tuple[dict[str, Any], dict[str, int]]:
-    platform = documents[1]["platforms"]["kubernetes"]["deploymentSpec"] if len(documents) > 1 else {}
+    platform = (
+        documents[1]["platforms"]["kubernetes"]["deploymentSpec"] if len(documents) > 1 else {}
+    )
     dags = [documents[0]["root"], *documents[0]["components"].values()]
     tasks = [task for dag in dags for task in dag.get("dag", {}).get("tasks", {}).items()]
-    retries = {name: task["retryPolicy"]["maxRetryCount"] for name, task in tasks if "retryPolicy" in task}
+    retries = {
+        name: task["retryPolicy"]["maxRetryCount"] for name, task in tasks if "retryPolicy" in task
+    }
     placed_ones = ("tolerations", "nodeSelector", "nodeAffinity")
     executors = {
         name: {key: value for key, value in own.items() if key in placed_ones}

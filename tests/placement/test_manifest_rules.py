@@ -68,7 +68,9 @@ def test_the_trial_of_an_experiment_is_looked_into() -> None:
 
 def test_a_daemonset_may_only_tolerate() -> None:
     text = (
-        RULES["spot-toleration-only"].before.replace("batch/v1", "apps/v1").replace("kind: Job", "kind: DaemonSet")
+        RULES["spot-toleration-only"]
+        .before.replace("batch/v1", "apps/v1")
+        .replace("kind: Job", "kind: DaemonSet")
     )
     assert findings(text) == []
 
@@ -107,7 +109,12 @@ def ray(head: dict[str, Any], **spec: Any) -> dict[str, Any]:
         ("batch/v1", "Job", {"podFailurePolicy": IGNORES, "template": {"spec": THERE}}, True),
         ("batch/v1", "Job", {"backoffLimit": 9, "template": {"spec": THERE}}, False),
         # Evicted pods of Volcano are made again without a limit.
-        ("batch.volcano.sh/v1alpha1", "Job", {"tasks": [{"name": "w", "template": {"spec": THERE}}]}, True),
+        (
+            "batch.volcano.sh/v1alpha1",
+            "Job",
+            {"tasks": [{"name": "w", "template": {"spec": THERE}}]},
+            True,
+        ),
         (
             "batch.volcano.sh/v1alpha1",
             "Job",
@@ -123,13 +130,28 @@ def ray(head: dict[str, Any], **spec: Any) -> dict[str, Any]:
             {"pytorchReplicaSpecs": {"Worker": {"template": {"spec": THERE}}}},
             True,
         ),
-        ("kubeflow.org/v1", "TFJob", {"tfReplicaSpecs": {"Worker": {"template": {"spec": THERE}}}}, False),
+        (
+            "kubeflow.org/v1",
+            "TFJob",
+            {"tfReplicaSpecs": {"Worker": {"template": {"spec": THERE}}}},
+            False,
+        ),
         # Workers of Ray and executors of Spark are made again; only a new head or driver is a retry.
         ("ray.io/v1", "RayJob", ray(ELSEWHERE), True),
         ("ray.io/v1", "RayJob", ray(THERE), False),
         ("ray.io/v1", "RayJob", ray(THERE, backoffLimit=2), True),
-        ("sparkoperator.k8s.io/v1beta2", "SparkApplication", {"driver": {}, "executor": ON_SPOT}, True),
-        ("sparkoperator.k8s.io/v1beta2", "SparkApplication", {"driver": ON_SPOT, "executor": {}}, False),
+        (
+            "sparkoperator.k8s.io/v1beta2",
+            "SparkApplication",
+            {"driver": {}, "executor": ON_SPOT},
+            True,
+        ),
+        (
+            "sparkoperator.k8s.io/v1beta2",
+            "SparkApplication",
+            {"driver": ON_SPOT, "executor": {}},
+            False,
+        ),
         (
             "argoproj.io/v1alpha1",
             "Workflow",
@@ -146,13 +168,20 @@ def ray(head: dict[str, Any], **spec: Any) -> dict[str, Any]:
             },
             True,
         ),
-        ("argoproj.io/v1alpha1", "Workflow", {**ON_SPOT, "templates": [{"name": "a", "container": {}}]}, False),
+        (
+            "argoproj.io/v1alpha1",
+            "Workflow",
+            {**ON_SPOT, "templates": [{"name": "a", "container": {}}]},
+            False,
+        ),
     ],
 )
 def test_only_what_an_eviction_ends_or_counts_lacks_retries(
     version: str, kind: str, spec: dict[str, Any], is_survived: bool
 ) -> None:
-    text = yaml.safe_dump({"apiVersion": version, "kind": kind, "metadata": {"name": "x"}, "spec": spec})
+    text = yaml.safe_dump(
+        {"apiVersion": version, "kind": kind, "metadata": {"name": "x"}, "spec": spec}
+    )
     assert ("no-retry-on-spot" not in {finding.rule for finding in findings(text)}) is is_survived
 
 
@@ -167,13 +196,18 @@ DEPTH, ONLY = "pod-spec-wrong-depth", "spot-toleration-only"
 def test_fields_that_are_too_high_too_low_or_below_a_level_that_is_missing() -> None:
     inner = {"template": {"spec": ELSEWHERE}}
     assert rules_of("CronJob", "batch/v1", {"schedule": "@daily", **inner}) == [DEPTH]
-    assert rules_of("CronJob", "batch/v1", {"schedule": "@daily", "jobTemplate": {"spec": inner}}) == []
+    assert (
+        rules_of("CronJob", "batch/v1", {"schedule": "@daily", "jobTemplate": {"spec": inner}})
+        == []
+    )
     low = {"containers": [{"name": "c", "image": "train", "tolerations": []}]}
     assert rules_of("Job", "batch/v1", {"template": {"spec": low}}) == [DEPTH]
     assert rules_of("Pod", "v1", ELSEWHERE, tolerations=[]) == [DEPTH]
     # Both roles of Ray have the same level above them.
     head = {"headGroupSpec": inner, "workerGroupSpecs": [{"groupName": "w", **inner}]}
-    assert rules_of("RayJob", "ray.io/v1", {"rayClusterSpec": {**head, "nodeSelector": {}}}) == [DEPTH]
+    assert rules_of("RayJob", "ray.io/v1", {"rayClusterSpec": {**head, "nodeSelector": {}}}) == [
+        DEPTH
+    ]
 
 
 @pytest.mark.parametrize(
@@ -212,9 +246,13 @@ def test_a_pool_that_is_named_may_be_the_spot_pool(nodes: dict[str, Any], is_sai
 
 def test_a_preference_of_spot_nodes_needs_the_toleration_too() -> None:
     term = {"matchExpressions": [{"key": AKS, "operator": "In", "values": ["spot"]}]}
-    preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": term}]}
+    preferred = {
+        "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": term}]
+    }
     spec = {**ELSEWHERE, "affinity": {"nodeAffinity": preferred}}
-    assert rules_of("Deployment", "apps/v1", {"template": {"spec": spec}}) == ["spot-without-toleration"]
+    assert rules_of("Deployment", "apps/v1", {"template": {"spec": spec}}) == [
+        "spot-without-toleration"
+    ]
     there = {**spec, "tolerations": ON_SPOT["tolerations"]}
     assert rules_of("Deployment", "apps/v1", {"template": {"spec": there}}) == []
 
@@ -229,7 +267,9 @@ def test_a_preference_of_spot_nodes_needs_the_toleration_too() -> None:
     ],
     ids=str,
 )
-def test_only_checkpoints_that_are_written_to_local_disks_alone_are_lost(args: list[str], is_said: bool) -> None:
+def test_only_checkpoints_that_are_written_to_local_disks_alone_are_lost(
+    args: list[str], is_said: bool
+) -> None:
     mounts = [{"name": "data", "mountPath": "/data"}]
     container = {"name": "c", "image": "train", "args": args, "volumeMounts": mounts}
     spec = {

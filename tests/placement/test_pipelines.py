@@ -45,7 +45,9 @@ PIPELINE: dict[str, Any] = {
 def text(executors: dict[str, Any] | None = None, pipeline: dict[str, Any] = PIPELINE) -> str:
     documents = [pipeline]
     if executors is not None:
-        documents.append({"platforms": {"kubernetes": {"deploymentSpec": {"executors": executors}}}})
+        documents.append(
+            {"platforms": {"kubernetes": {"deploymentSpec": {"executors": executors}}}}
+        )
     return HEAD + str(yaml.safe_dump_all(documents))
 
 
@@ -67,7 +69,10 @@ def test_a_second_document_is_added_for_every_task_that_runs_a_container() -> No
     [
         (
             "prefer",
-            {"tolerations": [TOLERATION], "nodeAffinity": [{"matchExpressions": [expression()], "weight": 100}]},
+            {
+                "tolerations": [TOLERATION],
+                "nodeAffinity": [{"matchExpressions": [expression()], "weight": 100}],
+            },
         ),
         ("avoid", {"nodeAffinity": [{"matchExpressions": [expression("NotIn")]}]}),
     ],
@@ -97,19 +102,32 @@ def test_required_terms_are_alternatives_so_each_of_them_excludes_spot_nodes() -
     zones = [{"matchExpressions": [expression(key="zone", value=zone)]} for zone in "ab"]
     preferred = {"matchExpressions": [expression(key="disk", value="ssd")], "weight": 5}
     own = {"exec-train": {"nodeAffinity": [zones[0], preferred, zones[1]]}}
-    terms = settings(placed(text(own), "avoid", roles=frozenset(["train"])))["exec-train"]["nodeAffinity"]
+    terms = settings(placed(text(own), "avoid", roles=frozenset(["train"])))["exec-train"][
+        "nodeAffinity"
+    ]
     excluded = expression("NotIn")
     assert terms[1] == preferred
-    assert [terms[0]["matchExpressions"][1], terms[2]["matchExpressions"][1]] == [excluded, excluded]
+    assert [terms[0]["matchExpressions"][1], terms[2]["matchExpressions"][1]] == [
+        excluded,
+        excluded,
+    ]
 
 
 @pytest.mark.parametrize(
     ("own", "spot", "reason"),
     [
-        ({"nodeSelector": {"labels": {"agentpool": "cpu"}}}, "require", "agentpool=cpu keeps it in one pool"),
+        (
+            {"nodeSelector": {"labels": {"agentpool": "cpu"}}},
+            "require",
+            "agentpool=cpu keeps it in one pool",
+        ),
         ({"nodeSelector": SELECTOR}, "avoid", "asks for spot nodes"),
         ({"nodeSelector": SELECTOR}, "prefer", "cannot fall back"),
-        ({"nodeAffinity": [{"matchExpressions": [expression("NotIn")]}]}, "require", "keeps it off spot nodes"),
+        (
+            {"nodeAffinity": [{"matchExpressions": [expression("NotIn")]}]},
+            "require",
+            "keeps it off spot nodes",
+        ),
         (
             {"tolerations": [{"tolerationJson": {"componentInputParameter": "t"}}]},
             "require",
@@ -117,7 +135,9 @@ def test_required_terms_are_alternatives_so_each_of_them_excludes_spot_nodes() -
         ),
     ],
 )
-def test_what_contradicts_is_refused_with_the_reason(own: dict[str, Any], spot: str, reason: str) -> None:
+def test_what_contradicts_is_refused_with_the_reason(
+    own: dict[str, Any], spot: str, reason: str
+) -> None:
     result = place(text({"exec-train": own}), spot, roles=frozenset(["train"]))
     assert result.after is None
     assert reason in (result.refused or "")
@@ -128,7 +148,10 @@ def test_what_contradicts_is_refused_with_the_reason(own: dict[str, Any], spot: 
 def test_an_executor_of_two_tasks_is_not_changed_for_one_of_them() -> None:
     tasks = {"train": task("train"), "again": task("train")}
     pipeline = {**PIPELINE, "root": {"dag": {"tasks": tasks}}}
-    assert place(text(None, pipeline), roles=frozenset(["again"])).refused == "train runs with the same executor"
+    assert (
+        place(text(None, pipeline), roles=frozenset(["again"])).refused
+        == "train runs with the same executor"
+    )
     assert place(text(None, pipeline)).after is not None
 
 
@@ -157,7 +180,9 @@ def test_both_parts_may_be_fields_of_a_pipeline_version() -> None:
         "spec": {"pipelineSpec": PIPELINE},
     }
     (after,) = placed(yaml.safe_dump(version), roles=frozenset(["train"]))
-    executors = after["spec"]["platformSpec"]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    executors = after["spec"]["platformSpec"]["platforms"]["kubernetes"]["deploymentSpec"][
+        "executors"
+    ]
     assert executors == {"exec-train": {"tolerations": [TOLERATION], "nodeSelector": SELECTOR}}
     assert after["spec"]["pipelineSpec"] == PIPELINE
 

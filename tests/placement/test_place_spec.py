@@ -62,7 +62,9 @@ def test_node_auto_provisioning_of_aks_has_a_label_of_its_own_and_no_taint() -> 
 def test_a_cloud_without_a_taint_gets_no_toleration() -> None:
     spec = spec_of(pod(), "require", "eks")
     assert "tolerations" not in spec
-    assert spec["affinity"] == required(expression(key="eks.amazonaws.com/capacityType", value="SPOT"))
+    assert spec["affinity"] == required(
+        expression(key="eks.amazonaws.com/capacityType", value="SPOT")
+    )
     assert 'value: "true"' in (place(pod(), "require", "gke").after or b"").decode()
 
 
@@ -73,8 +75,12 @@ def test_terms_are_alternatives_so_each_of_them_gets_the_expression() -> None:
         "        - matchExpressions:\n          - {key: zone, operator: In, values: [a]}\n"
         "        - matchExpressions:\n          - {key: zone, operator: In, values: [b]}\n"
     )
-    after = spec_of(pod(terms))["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-    assert [term["matchExpressions"][1] for term in after["nodeSelectorTerms"]] == [expression()] * 2
+    after = spec_of(pod(terms))["affinity"]["nodeAffinity"][
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    ]
+    assert [term["matchExpressions"][1] for term in after["nodeSelectorTerms"]] == [
+        expression()
+    ] * 2
 
 
 @pytest.mark.parametrize(
@@ -93,7 +99,10 @@ def test_a_toleration_that_does_it_in_another_form_counts(toleration: str) -> No
 
 def test_a_toleration_of_another_taint_stays_beside_the_new_one() -> None:
     spec = spec_of(pod("  tolerations:\n  - {key: sku, value: gpu, effect: NoSchedule}\n"))
-    assert spec["tolerations"] == [{"key": "sku", "value": "gpu", "effect": "NoSchedule"}, TOLERATION]
+    assert spec["tolerations"] == [
+        {"key": "sku", "value": "gpu", "effect": "NoSchedule"},
+        TOLERATION,
+    ]
 
 
 def test_a_selector_of_spot_nodes_needs_no_affinity() -> None:
@@ -111,9 +120,21 @@ def test_a_selector_of_spot_nodes_needs_no_affinity() -> None:
             "prefer",
             "keeps it off spot nodes",
         ),
-        ("  nodeSelector: {kubernetes.azure.com/scalesetpriority: spot}\n", "prefer", "cannot fall back"),
-        ("  nodeSelector: {kubernetes.azure.com/scalesetpriority: spot}\n", "avoid", "asks for spot nodes"),
-        ("  nodeSelector: {karpenter.sh/capacity-type: on-demand}\n", "require", "keeps it off spot nodes"),
+        (
+            "  nodeSelector: {kubernetes.azure.com/scalesetpriority: spot}\n",
+            "prefer",
+            "cannot fall back",
+        ),
+        (
+            "  nodeSelector: {kubernetes.azure.com/scalesetpriority: spot}\n",
+            "avoid",
+            "asks for spot nodes",
+        ),
+        (
+            "  nodeSelector: {karpenter.sh/capacity-type: on-demand}\n",
+            "require",
+            "keeps it off spot nodes",
+        ),
         ("  nodeName: node-1\n", "require", "bound to the node node-1"),
     ],
 )
@@ -133,7 +154,9 @@ def test_the_pool_can_be_named_as_the_spot_pool() -> None:
 
     capacity = SpotCapacity(("agentpool", "cheap"), Taint("cheap", "", "NoExecute"), 25)
     engine = PlaceFiles(PlaceSettings(spot=SpotPolicy.REQUIRE, capacity=capacity))
-    result = engine.process("x.yaml", pod("  nodeSelector: {agentpool: cheap}\n").encode(), in_folder=False)
+    result = engine.process(
+        "x.yaml", pod("  nodeSelector: {agentpool: cheap}\n").encode(), in_folder=False
+    )
     assert b"operator: Exists\n      effect: NoExecute" in (result.after or b"")
     assert b"affinity" not in (result.after or b"")
 
@@ -207,7 +230,10 @@ def test_a_role_that_is_kept_off_spot_nodes_keeps_its_grace_period() -> None:
     def graces(spot: str | None, **settings: Any) -> dict[str, int | None]:
         (document,) = placed(text, spot, grace=25, **settings)
         replicas = document["spec"]["pytorchReplicaSpecs"].items()
-        return {role: entry["template"]["spec"].get("terminationGracePeriodSeconds") for role, entry in replicas}
+        return {
+            role: entry["template"]["spec"].get("terminationGracePeriodSeconds")
+            for role, entry in replicas
+        }
 
     assert graces("require") == {"Master": None, "Worker": 25}
     assert graces("require", roles=frozenset(["master"])) == {"Master": 25, "Worker": None}

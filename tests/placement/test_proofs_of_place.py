@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from arc_toolkit.edit.edits import Edit
-from arc_toolkit.edit.python_editor import Changes
-from arc_toolkit.edit.yaml_editor import Editor
+from arc_toolkit.edit.code.editor import Changes
+from arc_toolkit.edit.files.edits import Edit
+from arc_toolkit.edit.yaml.editor import Editor
 from arc_toolkit.findings import FileResult
 from arc_toolkit.placement.code.code_editor import CodeEditor
 from arc_toolkit.placement.code.code_plan import make_code_plan
@@ -70,7 +70,8 @@ def test_a_lying_editor_of_code(old: str, new: str, monkeypatch: pytest.MonkeyPa
 
     def lie(changes: Changes) -> Any:
         return {
-            key: (source, [*edits, Edit(at, at + len(old), new)]) for key, (source, edits) in true(changes).items()
+            key: (source, [*edits, Edit(at, at + len(old), new)])
+            for key, (source, edits) in true(changes).items()
         }
 
     monkeypatch.setattr(Changes, "edits", lie)

@@ -43,13 +43,19 @@ def pods_of(document: Any, caller: str = "main", name: str = "train") -> dict[st
         + STEPS.replace("steps", "tolerations: [{key: gpu, operator: Exists}]\n    steps")
         + TRAIN,
         "  templates:\n" + STEPS + TRAIN + "    tolerations: [{key: gpu, operator: Exists}]\n",
-        "  tolerations: [{key: gpu, operator: Exists}]\n  templates:\n" + STEPS + TRAIN + "    tolerations: []\n",
+        "  tolerations: [{key: gpu, operator: Exists}]\n  templates:\n"
+        + STEPS
+        + TRAIN
+        + "    tolerations: []\n",
     ],
     ids=["of the workflow", "of the caller", "its own", "an empty list"],
 )
 def test_a_toleration_of_the_user_still_reaches_the_pods(spec: str, kind: str) -> None:
     (document,) = placed(workflow(spec, kind))
-    assert pods_of(document) == {"tolerations": [OWN, TOLERATION], "affinity": required(expression())}
+    assert pods_of(document) == {
+        "tolerations": [OWN, TOLERATION],
+        "affinity": required(expression()),
+    }
 
 
 def test_a_template_named_workflow_is_a_template() -> None:
@@ -67,7 +73,9 @@ def test_a_template_named_workflow_is_a_template() -> None:
     ids=["steps", "dag"],
 )
 def test_a_template_inside_a_step_is_a_template(spec: str, at: tuple[str | int, ...]) -> None:
-    (document,) = placed(workflow(f"  templates:\n  - name: main\n    {spec}\n", "WorkflowTemplate"), retries=2)
+    (document,) = placed(
+        workflow(f"  templates:\n  - name: main\n    {spec}\n", "WorkflowTemplate"), retries=2
+    )
     step = document["spec"]["templates"][0]
     for part in at:
         step = step[part]
@@ -84,7 +92,10 @@ TASK = "  taskRunSpecs:\n  - pipelineTaskName: train\n    podTemplate: "
     ("own", "expected"),
     [
         ("{hostNetwork: true}", [OWN, TOLERATION]),
-        ("{tolerations: [{key: other, operator: Exists}]}", [{"key": "other", "operator": "Exists"}, TOLERATION]),
+        (
+            "{tolerations: [{key: other, operator: Exists}]}",
+            [{"key": "other", "operator": "Exists"}, TOLERATION],
+        ),
         ("{tolerations: []}", [TOLERATION]),
     ],
 )

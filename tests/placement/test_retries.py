@@ -19,7 +19,9 @@ def dump(version: str, kind: str, spec: dict[str, Any]) -> str:
 
 
 def job(**spec: Any) -> str:
-    return dump("batch/v1", "Job", {"template": {"spec": {**POD, "restartPolicy": "Never"}}, **spec})
+    return dump(
+        "batch/v1", "Job", {"template": {"spec": {**POD, "restartPolicy": "Never"}}, **spec}
+    )
 
 
 def retried(text: str, retries: int = 3) -> Any:
@@ -45,11 +47,16 @@ def test_a_limit_of_the_user_stays() -> None:
 
 def test_other_rules_of_a_policy_stay_before_the_new_one() -> None:
     own = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}
-    assert retried(job(podFailurePolicy={"rules": [own]}))["podFailurePolicy"]["rules"] == [own, IGNORE]
+    assert retried(job(podFailurePolicy={"rules": [own]}))["podFailurePolicy"]["rules"] == [
+        own,
+        IGNORE,
+    ]
 
 
 @pytest.mark.parametrize(
-    "codes", [{"operator": "NotIn", "values": [0]}, {"operator": "In", "values": [1, 137, 143]}], ids=str
+    "codes",
+    [{"operator": "NotIn", "values": [0]}, {"operator": "In", "values": [1, 137, 143]}],
+    ids=str,
 )
 def test_a_rule_that_also_matches_sigterm_would_come_first(codes: dict[str, Any]) -> None:
     rules = [{"action": "FailJob", "onExitCodes": codes}]
@@ -57,7 +64,10 @@ def test_a_rule_that_also_matches_sigterm_would_come_first(codes: dict[str, Any]
 
 
 def test_a_policy_that_ignores_evictions_is_enough() -> None:
-    assert place(job(podFailurePolicy={"rules": [IGNORE]}, backoffLimit=1), None, retries=3).after is None
+    assert (
+        place(job(podFailurePolicy={"rules": [IGNORE]}, backoffLimit=1), None, retries=3).after
+        is None
+    )
 
 
 def test_a_job_that_restarts_in_place_is_refused() -> None:
@@ -67,7 +77,9 @@ def test_a_job_that_restarts_in_place_is_refused() -> None:
 
 def test_the_job_of_a_cron_job() -> None:
     inner = {"template": {"spec": {**POD, "restartPolicy": "Never"}}}
-    spec = retried(dump("batch/v1", "CronJob", {"schedule": "@daily", "jobTemplate": {"spec": inner}}))
+    spec = retried(
+        dump("batch/v1", "CronJob", {"schedule": "@daily", "jobTemplate": {"spec": inner}})
+    )
     assert spec["jobTemplate"]["spec"]["podFailurePolicy"]["rules"] == [IGNORE]
 
 
@@ -85,7 +97,10 @@ def test_a_jobset_restarts_without_counting_evictions() -> None:
 
 
 def test_replicas_of_kubeflow_are_made_again() -> None:
-    replicas = {"Worker": {"template": {"spec": POD}}, "PS": {"restartPolicy": "Never", "template": {"spec": POD}}}
+    replicas = {
+        "Worker": {"template": {"spec": POD}},
+        "PS": {"restartPolicy": "Never", "template": {"spec": POD}},
+    }
     spec = retried(dump("kubeflow.org/v1", "TFJob", {"tfReplicaSpecs": replicas}))
     assert spec["tfReplicaSpecs"]["Worker"]["restartPolicy"] == "OnFailure"
     assert spec["tfReplicaSpecs"]["PS"]["restartPolicy"] == "Never"
@@ -99,12 +114,16 @@ def test_a_replica_that_is_never_restarted_is_reported() -> None:
 
 
 @pytest.mark.parametrize("holder", ["job", "task"])
-def test_the_policy_of_volcano_that_ends_a_job_at_the_third_eviction_is_reported(holder: str) -> None:
+def test_the_policy_of_volcano_that_ends_a_job_at_the_third_eviction_is_reported(
+    holder: str,
+) -> None:
     policies = [{"event": "PodEvicted", "action": "RestartJob"}]
     task: dict[str, Any] = {"name": "worker", "template": {"spec": POD}}
     spec: dict[str, Any] = {"tasks": [task]}
     (spec if holder == "job" else task)["policies"] = policies
-    assert "counts evictions against maxRetry" in refusal(dump("batch.volcano.sh/v1alpha1", "Job", spec))
+    assert "counts evictions against maxRetry" in refusal(
+        dump("batch.volcano.sh/v1alpha1", "Job", spec)
+    )
     del (spec if holder == "job" else task)["policies"]
     assert retried(dump("batch.volcano.sh/v1alpha1", "Job", spec))["maxRetry"] == 3
 
@@ -116,7 +135,9 @@ def test_templates_of_argo_retry_deleted_pods() -> None:
         {"name": "plain", "container": container},
         {"name": "own", "container": container, "retryStrategy": {"limit": "5"}},
     ]
-    spec = retried(dump("argoproj.io/v1alpha1", "Workflow", {"entrypoint": "main", "templates": templates}))
+    spec = retried(
+        dump("argoproj.io/v1alpha1", "Workflow", {"entrypoint": "main", "templates": templates})
+    )
     assert "retryStrategy" not in spec["templates"][0]
     assert spec["templates"][1]["retryStrategy"] == {"limit": "3", "retryPolicy": "Always"}
     assert spec["templates"][2]["retryStrategy"] == {"limit": "5", "retryPolicy": "Always"}
@@ -128,22 +149,32 @@ def test_templates_of_argo_retry_deleted_pods() -> None:
 
 def test_ray_and_spark() -> None:
     assert retried(dump("ray.io/v1", "RayJob", {"rayClusterSpec": {}}))["backoffLimit"] == 3
-    spec = retried(dump("sparkoperator.k8s.io/v1beta2", "SparkApplication", {"driver": {}, "executor": {}}))
-    assert spec["restartPolicy"] == {"type": "OnFailure", "onFailureRetries": 3, "onFailureRetryInterval": 10}
+    spec = retried(
+        dump("sparkoperator.k8s.io/v1beta2", "SparkApplication", {"driver": {}, "executor": {}})
+    )
+    assert spec["restartPolicy"] == {
+        "type": "OnFailure",
+        "onFailureRetries": 3,
+        "onFailureRetryInterval": 10,
+    }
 
 
 def test_the_launcher_of_an_mpi_job_v2_is_tried_again() -> None:
     replicas = {role: {"template": {"spec": POD}} for role in ("Launcher", "Worker")}
-    assert retried(dump("kubeflow.org/v2beta1", "MPIJob", {"mpiReplicaSpecs": replicas}))["runPolicy"] == {
-        "backoffLimit": 3
-    }
+    assert retried(dump("kubeflow.org/v2beta1", "MPIJob", {"mpiReplicaSpecs": replicas}))[
+        "runPolicy"
+    ] == {"backoffLimit": 3}
 
 
 @pytest.mark.parametrize("kind", ["TrainingRuntime", "ClusterTrainingRuntime"])
 def test_the_job_set_in_a_runtime_of_kubeflow_trainer(kind: str) -> None:
     replicated = [{"name": "node", "template": {"spec": {"template": {"spec": POD}}}}]
     spec = retried(
-        dump("trainer.kubeflow.org/v1alpha1", kind, {"template": {"spec": {"replicatedJobs": replicated}}})
+        dump(
+            "trainer.kubeflow.org/v1alpha1",
+            kind,
+            {"template": {"spec": {"replicatedJobs": replicated}}},
+        )
     )
     assert spec["template"]["spec"]["failurePolicy"]["maxRestarts"] == 3
 
@@ -157,7 +188,9 @@ def test_the_templates_of_scheduled_kinds() -> None:
     assert spec["jobTemplate"]["spec"]["maxRetry"] == 3
     assert retried(dump("flow.volcano.sh/v1alpha1", "JobTemplate", tasks))["maxRetry"] == 3
     parts: dict[str, Any] = {"driver": {}, "executor": {}}
-    scheduled = dump("sparkoperator.k8s.io/v1beta2", "ScheduledSparkApplication", {"template": parts})
+    scheduled = dump(
+        "sparkoperator.k8s.io/v1beta2", "ScheduledSparkApplication", {"template": parts}
+    )
     assert retried(scheduled)["template"]["restartPolicy"]["onFailureRetries"] == 3
 
 
@@ -202,7 +235,9 @@ def test_an_error_that_is_to_end_a_jobset_must_not_restart_it_for_ever() -> None
     own = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}
     inner = {"podFailurePolicy": {"rules": [own]}, "template": {"spec": POD}}
     text = dump(
-        "jobset.x-k8s.io/v1alpha2", "JobSet", {"replicatedJobs": [{"name": "w", "template": {"spec": inner}}]}
+        "jobset.x-k8s.io/v1alpha2",
+        "JobSet",
+        {"replicatedJobs": [{"name": "w", "template": {"spec": inner}}]},
     )
     assert "FailJob of its own" in refusal(text)
 
@@ -211,7 +246,10 @@ def test_an_error_that_is_to_end_a_jobset_must_not_restart_it_for_ever() -> None
     "spec",
     [
         {"clusterSelector": {"ray.io/cluster": "x"}},
-        {"submissionMode": "InteractiveMode", "rayClusterSpec": {"headGroupSpec": {"template": {"spec": POD}}}},
+        {
+            "submissionMode": "InteractiveMode",
+            "rayClusterSpec": {"headGroupSpec": {"template": {"spec": POD}}},
+        },
     ],
     ids=["clusterSelector", "InteractiveMode"],
 )
@@ -220,7 +258,9 @@ def test_a_ray_job_that_cannot_be_tried_again(spec: dict[str, Any]) -> None:
     assert "no backoffLimit" in refusal(dump("ray.io/v1", "RayJob", spec))
 
 
-WORKFLOW = {"templates": [{"name": "a", "container": {"image": "x"}}, {"name": "h", "http": {"url": "x"}}]}
+WORKFLOW = {
+    "templates": [{"name": "a", "container": {"image": "x"}}, {"name": "h", "http": {"url": "x"}}]
+}
 
 
 @pytest.mark.parametrize("top", [{}, {"templateDefaults": {}}], ids=["workflow", "defaults"])
@@ -228,7 +268,11 @@ def test_a_strategy_for_all_templates_of_a_workflow_stays(top: dict[str, Any]) -
     """argo-workflows, workflow/controller/operator.go, retryStrategy: a template's own, else the workflow's."""
 
     def text(strategy: dict[str, Any]) -> str:
-        spec = {"templateDefaults": {"retryStrategy": strategy}} if top else {"retryStrategy": strategy}
+        spec = (
+            {"templateDefaults": {"retryStrategy": strategy}}
+            if top
+            else {"retryStrategy": strategy}
+        )
         return dump("argoproj.io/v1alpha1", "Workflow", {**WORKFLOW, **spec})
 
     assert place(text({"limit": 9, "retryPolicy": "Always"}), None, retries=3).after is None
@@ -248,11 +292,15 @@ def test_a_request_runs_in_no_pod_of_its_own() -> None:
 
 def test_a_strategy_without_a_limit_stays_one() -> None:
     templates = [{"name": "a", "container": {"image": "x"}, "retryStrategy": {}}]
-    (template,) = retried(dump("argoproj.io/v1alpha1", "Workflow", {"templates": templates}))["templates"]
+    (template,) = retried(dump("argoproj.io/v1alpha1", "Workflow", {"templates": templates}))[
+        "templates"
+    ]
     assert template["retryStrategy"] == {"retryPolicy": "Always"}
 
 
-@pytest.mark.parametrize("event", [{"event": "PodFailed"}, {"events": ["PodFailed"]}, {"exitCode": 143}], ids=str)
+@pytest.mark.parametrize(
+    "event", [{"event": "PodFailed"}, {"events": ["PodFailed"]}, {"exitCode": 143}], ids=str
+)
 def test_a_policy_of_volcano_for_failures_also_ends_evicted_jobs(event: dict[str, Any]) -> None:
     """volcano, pkg/controllers/job/job_controller_handler.go, updatePod: Failed is looked at, a deletion is not."""
 

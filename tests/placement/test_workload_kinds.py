@@ -28,7 +28,11 @@ def test_every_row_of_the_table_has_a_manifest() -> None:
         for document in [yaml.safe_load(golden.text)]
     }
     # Elsewhere in this file, or another version of a kind that is above.
-    others = {("apps/v1", "DaemonSet"), ("batch/v1beta1", "CronJob"), ("tekton.dev/v1beta1", "TaskRun")}
+    others = {
+        ("apps/v1", "DaemonSet"),
+        ("batch/v1beta1", "CronJob"),
+        ("tekton.dev/v1beta1", "TaskRun"),
+    }
     others |= {("ray.io/v1alpha1", "RayJob"), ("ray.io/v1alpha1", "RayService")}
     others |= {("kueue.x-k8s.io/v1beta1", "ResourceFlavor")}
     assert {key for key, row in KINDS.items() if not row.refused} - others <= seen
@@ -36,7 +40,9 @@ def test_every_row_of_the_table_has_a_manifest() -> None:
 
 # --- TrainJob --------------------------------------------------------------------------------------------------
 
-TRAIN_JOB = head("trainer.kubeflow.org/v1alpha1", "TrainJob", "  runtimeRef: {name: torch-distributed}\n")
+TRAIN_JOB = head(
+    "trainer.kubeflow.org/v1alpha1", "TrainJob", "  runtimeRef: {name: torch-distributed}\n"
+)
 
 
 def test_a_train_job_needs_its_release() -> None:
@@ -79,10 +85,14 @@ def test_the_job_of_the_runtime_can_be_named() -> None:
 
 def test_an_entry_without_a_pod_spec_names_the_job() -> None:
     text = (
-        TRAIN_JOB + "  podTemplateOverrides:\n  - targetJobs: [{name: trainer}]\n    metadata: {labels: {a: b}}\n"
+        TRAIN_JOB
+        + "  podTemplateOverrides:\n  - targetJobs: [{name: trainer}]\n    metadata: {labels: {a: b}}\n"
     )
     (document,) = placed(text)
-    assert document["spec"]["podTemplateOverrides"][1] == {"targetJobs": [{"name": "trainer"}], "spec": PODS}
+    assert document["spec"]["podTemplateOverrides"][1] == {
+        "targetJobs": [{"name": "trainer"}],
+        "spec": PODS,
+    }
 
 
 def test_the_launcher_of_a_train_job_stays_off_spot_nodes() -> None:
@@ -94,13 +104,17 @@ def test_the_launcher_of_a_train_job_stays_off_spot_nodes() -> None:
 
 
 def test_the_grace_period_of_a_train_job_is_there_since_2_3() -> None:
-    text = next(golden for golden in GOLDENS if golden.name == "TrainJob 2.3 with runtimePatches").text
+    text = next(
+        golden for golden in GOLDENS if golden.name == "TrainJob 2.3 with runtimePatches"
+    ).text
     assert "2.3" in str(place(text, None, grace=25).refused)
     assert "2.3" in str(place(text, None, grace=25, trainer="2.2").refused)
     (document,) = placed(text, None, grace=25, trainer="2.3")
     patch = Golden.at(document["spec"]["runtimePatches"][0], PATCH_PLACE)
     assert patch["terminationGracePeriodSeconds"] == 25
-    text = next(golden for golden in GOLDENS if golden.name == "TrainJob 2.1 with podTemplateOverrides").text
+    text = next(
+        golden for golden in GOLDENS if golden.name == "TrainJob 2.1 with podTemplateOverrides"
+    ).text
     assert "no field" in str(place(text, None, grace=25).refused)
 
 
@@ -113,9 +127,14 @@ def test_a_flavor_of_kueue_is_placed_only_when_its_kind_is_asked_for() -> None:
     result = place(FLAVOR)
     assert result.after is None
     assert result.refused is None
-    assert [(finding.severity, "--kind" in finding.reason) for finding in result.findings] == [("note", True)]
+    assert [(finding.severity, "--kind" in finding.reason) for finding in result.findings] == [
+        ("note", True)
+    ]
     (document,) = placed(FLAVOR, kinds=frozenset(["resourceflavor"]))
-    assert document["spec"] == {"nodeLabels": {TOLERATION["key"]: "spot"}, "tolerations": [TOLERATION]}
+    assert document["spec"] == {
+        "nodeLabels": {TOLERATION["key"]: "spot"},
+        "tolerations": [TOLERATION],
+    }
     other = f"{FLAVOR}spec:\n  nodeLabels: {{{TOLERATION['key']}: regular}}\n"
     assert "nodeLabels" in str(place(other, kinds=frozenset(["resourceflavor"])).refused)
     assert "order" in str(place(FLAVOR, "prefer", kinds=frozenset(["resourceflavor"])).refused)
@@ -209,7 +228,9 @@ def test_a_pod_template_on_its_own_has_no_pods() -> None:
 @pytest.mark.parametrize("kind", ["Task", "Pipeline"])
 def test_tasks_of_tekton_are_placed_by_their_runs(kind: str) -> None:
     steps = (
-        "  steps: [{name: main, image: x}]\n" if kind == "Task" else "  tasks: [{name: a, taskRef: {name: b}}]\n"
+        "  steps: [{name: main, image: x}]\n"
+        if kind == "Task"
+        else "  tasks: [{name: a, taskRef: {name: b}}]\n"
     )
     result = place(head("tekton.dev/v1", kind, steps))
     assert (result.after, result.refused, result.findings) == (None, None, ())
@@ -218,7 +239,12 @@ def test_tasks_of_tekton_are_placed_by_their_runs(kind: str) -> None:
 @pytest.mark.parametrize(
     ("version", "kind", "spec", "at"),
     [
-        ("kubeflow.org/v1", "Notebook", "  template: {spec: {containers: [{name: c, image: x}]}}\n", PODS_AT),
+        (
+            "kubeflow.org/v1",
+            "Notebook",
+            "  template: {spec: {containers: [{name: c, image: x}]}}\n",
+            PODS_AT,
+        ),
         (
             "serving.kserve.io/v1beta1",
             "InferenceService",
@@ -249,7 +275,9 @@ def test_what_must_not_be_there_can_be_kept_off_spot_nodes(
 
 def test_knative_takes_no_affinity() -> None:
     """https://knative.dev/docs/serving/configuration/feature-flags/: a taint that is not tolerated keeps it off."""
-    text = head("serving.knative.dev/v1", "Service", "  template: {spec: {containers: [{image: x}]}}\n")
+    text = head(
+        "serving.knative.dev/v1", "Service", "  template: {spec: {containers: [{image: x}]}}\n"
+    )
     assert place(text, "avoid").after is None
     assert place(text, "avoid").refused is None
     assert "podspec-affinity" in str(place(text, "avoid", "eks").refused)
@@ -273,7 +301,9 @@ def test_knative_takes_no_affinity() -> None:
         ("robot-controller-training", "ml", ""),
     ],
 )
-def test_a_deployment_is_refused_by_its_image_or_namespace(image: str, namespace: str, reason: str) -> None:
+def test_a_deployment_is_refused_by_its_image_or_namespace(
+    image: str, namespace: str, reason: str
+) -> None:
     text = next(golden for golden in GOLDENS if golden.name == "Deployment").text
     document = yaml.safe_load(text)
     document["metadata"]["namespace"] = namespace
@@ -294,12 +324,19 @@ def test_people_run_jobs_in_the_namespace_of_kubeflow() -> None:
 def test_the_job_in_which_the_training_runs_gets_an_entry(job: str) -> None:
     entry = f"  podTemplateOverrides:\n  - targetJobs: [{{name: {job}}}]\n    spec: {{serviceAccountName: x}}\n"
     (document,) = placed(TRAIN_JOB + entry)
-    assert document["spec"]["podTemplateOverrides"][1] == {"targetJobs": [{"name": "node"}], "spec": PODS}
+    assert document["spec"]["podTemplateOverrides"][1] == {
+        "targetJobs": [{"name": "node"}],
+        "spec": PODS,
+    }
 
 
-@pytest.mark.parametrize("jobs", ["{name: node}, {name: launcher}", "{name: launcher}, {name: node}"])
+@pytest.mark.parametrize(
+    "jobs", ["{name: node}, {name: launcher}", "{name: launcher}, {name: node}"]
+)
 def test_an_entry_for_jobs_that_belong_on_different_nodes_is_refused(jobs: str) -> None:
-    entry = f"  podTemplateOverrides:\n  - targetJobs: [{jobs}]\n    spec: {{serviceAccountName: x}}\n"
+    entry = (
+        f"  podTemplateOverrides:\n  - targetJobs: [{jobs}]\n    spec: {{serviceAccountName: x}}\n"
+    )
     result = place(TRAIN_JOB + entry)
     assert result.after is None
     assert "make two" in str(result.refused)
@@ -311,6 +348,6 @@ def test_a_ray_job_in_a_cluster_that_is_there_names_what_to_place() -> None:
     spec = "  entrypoint: python train.py\n  clusterSelector: {ray.io/cluster: mine}\n"
     result = place(head("ray.io/v1", "RayJob", spec))
     assert (result.after, result.refused) == (None, None)
-    assert [(finding.severity, "place that one" in finding.reason) for finding in result.findings] == [
-        ("note", True)
-    ]
+    assert [
+        (finding.severity, "place that one" in finding.reason) for finding in result.findings
+    ] == [("note", True)]

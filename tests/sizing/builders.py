@@ -25,12 +25,21 @@ def node(name: str = "aks-d64-12345678-vmss000000", **overrides: Any) -> dict[st
         "version": "v1.33.2",
         **overrides,
     }
-    labels = {"agentpool": options["pool"], "kubernetes.azure.com/agentpool": options["pool"], **options["labels"]}
+    labels = {
+        "agentpool": options["pool"],
+        "kubernetes.azure.com/agentpool": options["pool"],
+        **options["labels"],
+    }
     if options["size"]:
         labels["node.kubernetes.io/instance-type"] = options["size"]
     gpu = {"nvidia.com/gpu": str(options["gpus"])} if options["gpus"] else {}
     status: dict[str, Any] = {
-        "capacity": {"cpu": options["cpu"], "memory": options["memory"], "pods": options["pods"], **gpu},
+        "capacity": {
+            "cpu": options["cpu"],
+            "memory": options["memory"],
+            "pods": options["pods"],
+            **gpu,
+        },
         "conditions": [{"type": "Ready", "status": options["ready"]}],
         "nodeInfo": {
             "operatingSystem": options["os"],
@@ -75,7 +84,9 @@ def pod(
         },
         "spec": {
             "nodeName": node_name,
-            "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu, "memory": memory}}}],
+            "containers": [
+                {"name": "c", "resources": {"requests": {"cpu": cpu, "memory": memory}}}
+            ],
         },
         "status": {"phase": phase},
     }

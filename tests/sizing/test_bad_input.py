@@ -90,11 +90,16 @@ def test_one_sentence_and_exit_code_2(
         ('{"items": [{"kind": "Pod"}]}', "expected Node objects, found Pod"),
         ('{"items": ["x"]}', "expected Node objects, found str"),
         ('{"items": [{"metadata": {"name": "n"}, "status": {}}]}', "n: it reports no capacity yet"),
-        ('{"items": [{"status": {"capacity": {"cpu": "x", "memory": "1Gi"}}}]}', "is not a quantity"),
+        (
+            '{"items": [{"status": {"capacity": {"cpu": "x", "memory": "1Gi"}}}]}',
+            "is not a quantity",
+        ),
         ("\udcff", "not UTF-8"),
     ],
 )
-def test_a_broken_nodes_file_is_named_with_the_place(arc: Arc, tmp_path: Path, text: str, said: str) -> None:
+def test_a_broken_nodes_file_is_named_with_the_place(
+    arc: Arc, tmp_path: Path, text: str, said: str
+) -> None:
     file = tmp_path / "nodes.json"
     file.write_bytes(text.encode("utf-8", "surrogateescape"))
     result = arc("gen-instance-types", "--nodes", file)
@@ -103,7 +108,9 @@ def test_a_broken_nodes_file_is_named_with_the_place(arc: Arc, tmp_path: Path, t
 
 def test_nodes_that_cannot_be_used_are_named_with_the_reason(arc: Arc, tmp_path: Path) -> None:
     file = tmp_path / "nodes.json"
-    file.write_text(json.dumps(as_list([node("a", ready="False"), node("b"), node("c", unschedulable=True)])))
+    file.write_text(
+        json.dumps(as_list([node("a", ready="False"), node("b"), node("c", unschedulable=True)]))
+    )
     result = arc("gen-instance-types", "--nodes", file)
     assert result.code == 0
     assert "left out 1 node (a): NotReady" in result.err
@@ -113,8 +120,13 @@ def test_nodes_that_cannot_be_used_are_named_with_the_reason(arc: Arc, tmp_path:
 def test_options_that_a_node_overrules_are_named(arc: Arc, tmp_path: Path) -> None:
     file = tmp_path / "nodes.json"
     file.write_text(json.dumps(as_list([node("a")])))
-    result = arc("gen-instance-types", "--nodes", file, "--max-pods", "30", "--kubernetes-version", "1.30")
-    assert "--kubernetes-version, --max-pods: used only if the node does not report it; nodes win" in result.err
+    result = arc(
+        "gen-instance-types", "--nodes", file, "--max-pods", "30", "--kubernetes-version", "1.30"
+    )
+    assert (
+        "--kubernetes-version, --max-pods: used only if the node does not report it; nodes win"
+        in result.err
+    )
     assert "nodes win" not in arc("gen-instance-types", "--nodes", file).err
 
 
@@ -126,7 +138,10 @@ json_values = st.recursive(
     | st.integers()
     | st.text(max_size=4)
     | st.sampled_from(["2", "4Gi", "True", "DaemonSet"]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS.split()), inner, max_size=6),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(KEYS.split()), inner, max_size=6)
+    ),
     max_leaves=25,
 )
 
@@ -178,9 +193,15 @@ def test_an_output_without_unicode_gets_question_marks() -> None:
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
-        ({"allocatable_memory": "300000000Ki"}, "its allocatable is not between zero and its capacity"),
+        (
+            {"allocatable_memory": "300000000Ki"},
+            "its allocatable is not between zero and its capacity",
+        ),
         ({"labels": {"a": 5}}, "not shaped like a Node"),
-        ({"pool": "x\nspec: {evil: 1}\n#"}, "not shaped like a Node"),  # would break out of a comment
+        (
+            {"pool": "x\nspec: {evil: 1}\n#"},
+            "not shaped like a Node",
+        ),  # would break out of a comment
         ({"pods": "abc"}, "is not a quantity"),
     ],
 )
@@ -206,7 +227,16 @@ def test_ctrl_c_ends_with_130_and_one_sentence(tmp_path: Path) -> None:
     import signal
 
     process = subprocess.Popen(
-        [sys.executable, "-m", "arc_toolkit", "gen-instance-types", "--nodes", "-", "-o", str(tmp_path / "types")],
+        [
+            sys.executable,
+            "-m",
+            "arc_toolkit",
+            "gen-instance-types",
+            "--nodes",
+            "-",
+            "-o",
+            str(tmp_path / "types"),
+        ],
         stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

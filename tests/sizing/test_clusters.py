@@ -56,7 +56,13 @@ def runs() -> list[Any]:
 def test_types_are_what_an_expert_expects(arc: Arc, tmp_path: Path, name: str, index: int) -> None:
     cluster = read(name)
     expected = cluster["gen"][index]
-    words = ["gen-instance-types", *saved(cluster, tmp_path), *expected["options"], "--format", "json"]
+    words = [
+        "gen-instance-types",
+        *saved(cluster, tmp_path),
+        *expected["options"],
+        "--format",
+        "json",
+    ]
     result = arc(*words)
     assert result.code == expected["exit"], result.err
     for word in expected.get("error", ()):
@@ -71,9 +77,15 @@ def test_types_are_what_an_expert_expects(arc: Arc, tmp_path: Path, name: str, i
         limits = dict(spec["resources"]["limits"])
         assert spec["resources"]["requests"] == {key: limits.pop(key) for key in ("cpu", "memory")}
         amounts = spec["resources"]["requests"]
-        types[entry["name"]] = {**amounts, "selector": spec.get("nodeSelector", {}), "devices": limits}
+        types[entry["name"]] = {
+            **amounts,
+            "selector": spec.get("nodeSelector", {}),
+            "devices": limits,
+        }
     assert types == expected["types"]
-    assert sorted(row["node"] for row in document["left_out"]) == sorted(expected.get("left_out", ()))
+    assert sorted(row["node"] for row in document["left_out"]) == sorted(
+        expected.get("left_out", ())
+    )
     for word in expected.get("notes", ()):
         assert word in result.err
 
@@ -92,11 +104,15 @@ def manifest(name: str, spec: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if "validate" in read(name)])
-def test_validate_and_the_live_check_give_the_expected_answer(arc: Arc, tmp_path: Path, name: str) -> None:
+def test_validate_and_the_live_check_give_the_expected_answer(
+    arc: Arc, tmp_path: Path, name: str
+) -> None:
     cluster = read(name)
     pods = cluster.get("pods")
     daemonsets = DaemonSets(()) if pods is not None else DaemonSets()
-    selection = select_nodes(cluster["nodes"], pods, Assumptions(), daemonsets, source="nodes", where="saved")
+    selection = select_nodes(
+        cluster["nodes"], pods, Assumptions(), daemonsets, source="nodes", where="saved"
+    )
     options = saved(cluster, tmp_path)
     for index, expected in enumerate(cluster["validate"]):
         item = manifest(f"type-{index}", expected)
@@ -115,7 +131,13 @@ def test_what_is_generated_has_not_drifted_on_the_same_nodes(name: str, by_pool:
     pods = cluster.get("pods")
     daemonsets = DaemonSets(()) if pods is not None else DaemonSets()
     selection = select_nodes(
-        cluster["nodes"], pods, Assumptions(), daemonsets, source="nodes", where="saved", by_pool=by_pool
+        cluster["nodes"],
+        pods,
+        Assumptions(),
+        daemonsets,
+        source="nodes",
+        where="saved",
+        by_pool=by_pool,
     )
     if selection.groups:
         shares = [Share(1), Share(2), Share(7)]
@@ -127,7 +149,9 @@ def test_what_is_generated_has_not_drifted_on_the_same_nodes(name: str, by_pool:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_is_generated_has_no_findings_on_the_same_nodes(arc: Arc, tmp_path: Path, name: str) -> None:
+def test_what_is_generated_has_no_findings_on_the_same_nodes(
+    arc: Arc, tmp_path: Path, name: str
+) -> None:
     cluster = read(name)
     options = saved(cluster, tmp_path)
     for expected in cluster["gen"]:

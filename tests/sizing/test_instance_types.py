@@ -38,11 +38,16 @@ def types(result: Result) -> list[dict[str, object]]:
             "d64s-half-explain.txt",
         ),
         (("--sku", "NC24ads_A100_v4", "--share", "whole"), "nc24ads-whole.yaml"),
-        (("--sku", "D32s_v5", "--share", "half", "--share", "quarter", "--format", "list"), "d32s-list.yaml"),
+        (
+            ("--sku", "D32s_v5", "--share", "half", "--share", "quarter", "--format", "list"),
+            "d32s-list.yaml",
+        ),
         (("--sku", "D64s_v5", "--size", "10cpu40g", "--explain"), "d64s-size-explain.txt"),
     ],
 )
-def test_output_is_as_it_was_when_a_person_last_looked(arc: Arc, words: tuple[str, ...], file: str) -> None:
+def test_output_is_as_it_was_when_a_person_last_looked(
+    arc: Arc, words: tuple[str, ...], file: str
+) -> None:
     assert gen(arc, *words).out == (GOLDEN / file).read_text(encoding="utf-8")
 
 
@@ -59,7 +64,9 @@ def test_the_same_input_gives_the_same_bytes_in_every_process() -> None:
     ]
     outputs = {
         subprocess.run(
-            [sys.executable, *words], capture_output=True, env={**os.environ, "PYTHONHASHSEED": seed}
+            [sys.executable, *words],
+            capture_output=True,
+            env={**os.environ, "PYTHONHASHSEED": seed},
         ).stdout
         for seed in ("1", "2")
     }
@@ -109,11 +116,18 @@ def test_types_of_one_name_get_the_size_as_a_suffix_and_a_note(arc: Arc) -> None
     words = ("--sku", "D64s_v5", "--sku", "D64as_v5", "--share", "whole", "--share", "quarter")
     result = arc("gen-instance-types", *words)
     suffixes = ("standard-d64s-v5", "standard-d64as-v5")
-    assert names(result) == [f"{name}-{suffix}" for suffix in suffixes for name in ("64cpu256g", "16cpu64g")]
-    assert "2 types would be called 64cpu256g; they are 64cpu256g-standard-d64s-v5, 64cpu" in result.err
+    assert names(result) == [
+        f"{name}-{suffix}" for suffix in suffixes for name in ("64cpu256g", "16cpu64g")
+    ]
+    assert (
+        "2 types would be called 64cpu256g; they are 64cpu256g-standard-d64s-v5, 64cpu"
+        in result.err
+    )
 
 
-def test_a_pattern_and_a_size_that_fits_on_some_groups_make_types_with_unique_names(arc: Arc) -> None:
+def test_a_pattern_and_a_size_that_fits_on_some_groups_make_types_with_unique_names(
+    arc: Arc,
+) -> None:
     words = ("--share", "whole", "--share", "half", "--share", "quarter", "--size", "40cpu100g")
     found = names(gen(arc, "--sku", "Standard_D*s_v5", *words))
     assert len(set(found)) == len(found) > 60
@@ -122,7 +136,9 @@ def test_a_pattern_and_a_size_that_fits_on_some_groups_make_types_with_unique_na
 
 
 def test_shares_of_one_group_with_one_name_get_the_share_as_a_suffix(arc: Arc) -> None:
-    result = gen(arc, "--sku", "D64s_v5", "--share", "whole", "--share", "1/3", "--name-template", "job")
+    result = gen(
+        arc, "--sku", "D64s_v5", "--share", "whole", "--share", "1/3", "--name-template", "job"
+    )
     assert names(result) == ["job-whole", "job-third"]
 
 
@@ -155,10 +171,18 @@ def test_equal_names_without_a_difference_to_add_are_refused_with_the_ways_out(a
 
 @pytest.mark.parametrize(
     ("size", "share", "name"),
-    [("B2s", "quarter", "0.5cpu1g"), ("D2s_v5", "1/5", "0.4cpu1g"), ("B2ats_v2", "half", "1cpu0.5g")],
+    [
+        ("B2s", "quarter", "0.5cpu1g"),
+        ("D2s_v5", "1/5", "0.4cpu1g"),
+        ("B2ats_v2", "half", "1cpu0.5g"),
+    ],
 )
-def test_less_than_a_core_or_a_gib_is_in_hundredths(arc: Arc, size: str, share: str, name: str) -> None:
-    assert names(gen(arc, "--sku", size, "--share", share, "--daemonsets", "none", "--reserve", "0")) == [name]
+def test_less_than_a_core_or_a_gib_is_in_hundredths(
+    arc: Arc, size: str, share: str, name: str
+) -> None:
+    assert names(
+        gen(arc, "--sku", size, "--share", share, "--daemonsets", "none", "--reserve", "0")
+    ) == [name]
 
 
 def test_a_node_where_nothing_is_left_is_described_without_negative_amounts(arc: Arc) -> None:
@@ -170,7 +194,13 @@ def test_a_node_where_nothing_is_left_is_described_without_negative_amounts(arc:
 
 def test_merge_makes_one_type_that_fits_on_every_group(arc: Arc, tmp_path: Path) -> None:
     file = tmp_path / "nodes.json"
-    small = node("b", size="Standard_D64as_v5", pool="b", allocatable_memory="250000000Ki", allocatable_cpu="63")
+    small = node(
+        "b",
+        size="Standard_D64as_v5",
+        pool="b",
+        allocatable_memory="250000000Ki",
+        allocatable_cpu="63",
+    )
     file.write_text(json.dumps(as_list([node("a"), small])))
     (entry,) = types(gen(arc, "--nodes", file, "--merge", "--daemonsets", "none"))
     assert "nodeSelector" not in entry["spec"]  # type: ignore[operator]
@@ -181,7 +211,9 @@ def test_merge_makes_one_type_that_fits_on_every_group(arc: Arc, tmp_path: Path)
 
 def test_merged_types_count_what_every_group_takes_and_name_each(arc: Arc) -> None:
     sizes = ("--sku", "D64s_v5", "D32s_v5", "--merge")
-    (entry,) = json.loads(gen(arc, *sizes, "--size", "10cpu20g", "--format", "json").out)["instance_types"]
+    (entry,) = json.loads(gen(arc, *sizes, "--size", "10cpu20g", "--format", "json").out)[
+        "instance_types"
+    ]
     assert entry["per_node"] == 3  # a D32s_v5 takes three, whatever a D64s_v5 takes
     result = gen(arc, *sizes, "--share", "whole", "--share", "half", "--explain")
     assert "32cpu128g: half of Standard_D64s_v5; whole of Standard_D32s_v5" in result.out
@@ -191,7 +223,10 @@ def test_merged_types_count_what_every_group_takes_and_name_each(arc: Arc) -> No
 def test_pods_that_run_there_and_the_reservation_count_against_max_pods(arc: Arc) -> None:
     # Six DaemonSets of AKS, fluent-bit and the reservation leave two of ten.
     assert gen(arc, "--sku", "D64s_v5", "--max-pods", "10", "--share", "half").code == 0
-    assert "takes 2 more pods" in gen(arc, "--sku", "D64s_v5", "--max-pods", "10", "--share", "1/3").err
+    assert (
+        "takes 2 more pods"
+        in gen(arc, "--sku", "D64s_v5", "--max-pods", "10", "--share", "1/3").err
+    )
 
 
 def test_the_json_file_is_the_json_of_standard_output(arc: Arc, tmp_path: Path) -> None:
@@ -232,7 +267,9 @@ def test_grouping_by_pool_selects_the_pool(arc: Arc, tmp_path: Path) -> None:
     assert all(len(entry["spec"]["nodeSelector"]) == 2 for entry in types(result))  # type: ignore[index]
 
 
-def test_a_node_whose_gpus_are_missing_does_not_take_them_from_the_others(arc: Arc, tmp_path: Path) -> None:
+def test_a_node_whose_gpus_are_missing_does_not_take_them_from_the_others(
+    arc: Arc, tmp_path: Path
+) -> None:
     file = tmp_path / "nodes.json"
     size = "Standard_NC24ads_A100_v4"
     shape = {"size": size, "cpu": "24", "memory": "226783616Ki", "pool": "gpu"}
@@ -247,7 +284,9 @@ def test_a_node_whose_gpus_are_missing_does_not_take_them_from_the_others(arc: A
     assert (result.code, "is the device plugin running?" in result.err) == (2, True)
 
 
-def test_nodes_without_a_size_label_get_a_type_without_selector_and_a_note(arc: Arc, tmp_path: Path) -> None:
+def test_nodes_without_a_size_label_get_a_type_without_selector_and_a_note(
+    arc: Arc, tmp_path: Path
+) -> None:
     file = tmp_path / "nodes.json"
     file.write_text(json.dumps(as_list([node(size="")])))
     result = arc("gen-instance-types", "--nodes", file)
@@ -263,7 +302,14 @@ def test_whole_cores_round_down_to_a_core(arc: Arc) -> None:
 
 
 def test_every_figure_can_be_given(arc: Arc) -> None:
-    words = ["--capacity-memory", "200Gi", "--kube-reserved-cpu", "1", "--kube-reserved-memory", "3Gi"]
+    words = [
+        "--capacity-memory",
+        "200Gi",
+        "--kube-reserved-cpu",
+        "1",
+        "--kube-reserved-memory",
+        "3Gi",
+    ]
     words += ["--eviction-memory", "1Gi", "--reserve", "6Gi", "--daemonsets", "none"]
     (entry,) = types(gen(arc, "--sku", "D64s_v5", *words))
     assert entry["spec"]["resources"]["limits"] == {"cpu": "63", "memory": "190Gi"}  # type: ignore[index]
@@ -295,7 +341,10 @@ def test_the_list_form_holds_the_same_types(arc: Arc) -> None:
     words = ("--sku", "NC24ads_A100_v4", "--sku", "D64s_v5")
     listed = yaml.safe_load(gen(arc, *words, "--format", "list").out)
     assert listed["kind"] == "InstanceTypeList"
-    single = [{k: v for k, v in entry.items() if k in ("metadata", "spec")} for entry in types(gen(arc, *words))]
+    single = [
+        {k: v for k, v in entry.items() if k in ("metadata", "spec")}
+        for entry in types(gen(arc, *words))
+    ]
     assert listed["items"] == single
 
 
@@ -304,7 +353,9 @@ def test_the_catalogue_is_what_would_be_generated_now() -> None:
 
     files = catalogue()
     assert len(SIZES) >= 60
-    present = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "instance_types").iterdir()}
+    present = {
+        path.name: path.read_text(encoding="utf-8") for path in (ROOT / "instance_types").iterdir()
+    }
     assert present == files
 
 

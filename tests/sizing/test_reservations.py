@@ -40,14 +40,20 @@ def test_allocatable_equals_what_the_real_node_shows(row: dict[str, str]) -> Non
     assert abs(computed - bytes_offered(row["allocatable_memory"])) <= tolerance
     if row["allocatable_cpu"]:
         cores = int(row["vcpus"])
-        assert cores * 1000 - reservations.kube_reserved_cpu(cores).amount == cpu_offered(row["allocatable_cpu"])
+        assert cores * 1000 - reservations.kube_reserved_cpu(cores).amount == cpu_offered(
+            row["allocatable_cpu"]
+        )
 
 
 @pytest.mark.parametrize("row", OBSERVED, ids=_name)
-def test_estimated_capacity_is_never_above_the_truth_and_within_one_percent(row: dict[str, str]) -> None:
+def test_estimated_capacity_is_never_above_the_truth_and_within_one_percent(
+    row: dict[str, str],
+) -> None:
     nominal = int(Fraction(row["memory_gib"]) * GI)
     truth = bytes_offered(row["allocatable_memory"])
-    estimate = nominal - reservations.kernel_loss(nominal, row["os"] == "windows").amount - _kept(row)
+    estimate = (
+        nominal - reservations.kernel_loss(nominal, row["os"] == "windows").amount - _kept(row)
+    )
     assert truth * 99 // 100 <= estimate <= truth
 
 
@@ -92,14 +98,17 @@ def test_every_loss_that_was_seen_is_within_the_bound() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cores", "milli"), [(1, 60), (2, 100), (4, 140), (8, 180), (16, 260), (32, 420), (64, 740), (96, 1060)]
+    ("cores", "milli"),
+    [(1, 60), (2, 100), (4, 140), (8, 180), (16, 260), (32, 420), (64, 740), (96, 1060)],
 )
 def test_cpu_reservation_by_cores(cores: int, milli: int) -> None:
     assert reservations.kube_reserved_cpu(cores).amount == milli
 
 
 @pytest.mark.parametrize("row", OBSERVED, ids=_name)
-def test_the_nominal_memory_of_an_unknown_size_is_found_from_its_capacity(row: dict[str, str]) -> None:
+def test_the_nominal_memory_of_an_unknown_size_is_found_from_its_capacity(
+    row: dict[str, str],
+) -> None:
     if row["os"] == "linux":
         found = reservations.nominal_from_capacity(bytes_offered(row["capacity_memory"]))
         assert found == Fraction(row["memory_gib"]) * GI
@@ -113,7 +122,9 @@ def test_a_loss_a_little_beyond_the_bound_still_finds_the_size(gib: str, beyond_
     assert reservations.nominal_from_capacity(nominal - nominal // 64 - beyond_mib * MI) == nominal
 
 
-@pytest.mark.parametrize(("text", "version"), [("1.33", (1, 33)), ("v1.28.12", (1, 28)), ("1.30.9+aks", (1, 30))])
+@pytest.mark.parametrize(
+    ("text", "version"), [("1.33", (1, 33)), ("v1.28.12", (1, 28)), ("1.30.9+aks", (1, 30))]
+)
 def test_versions(text: str, version: tuple[int, int]) -> None:
     assert reservations.parse_version(text) == version
 
@@ -130,13 +141,19 @@ def test_text_that_is_not_a_version_is_refused(text: str) -> None:
 def test_the_default_of_max_pods_follows_the_network_plugin(
     plugin: str, pods: int, arc: Callable[..., Result]
 ) -> None:
-    result = arc("gen-instance-types", "--sku", "Standard_D64s_v5", "--network-plugin", plugin, "--explain")
+    result = arc(
+        "gen-instance-types", "--sku", "Standard_D64s_v5", "--network-plugin", plugin, "--explain"
+    )
     assert f"20Mi x {pods} pods + 50Mi" in result.out
 
 
 @pytest.mark.parametrize(("pods", "code"), [(9, 2), (10, 0), (250, 0), (251, 2)])
-def test_max_pods_is_within_what_aks_accepts(pods: int, code: int, arc: Callable[..., Result]) -> None:
-    result = arc("gen-instance-types", "--sku", "Standard_D64s_v5", "--max-pods", pods, "--format", "table")
+def test_max_pods_is_within_what_aks_accepts(
+    pods: int, code: int, arc: Callable[..., Result]
+) -> None:
+    result = arc(
+        "gen-instance-types", "--sku", "Standard_D64s_v5", "--max-pods", pods, "--format", "table"
+    )
     assert result.code == code
 
 
@@ -157,9 +174,15 @@ def test_the_rule_by_pods_holds_from_1_29_on() -> None:
         ("azureml", 10, 100, 1),
     ],
 )
-def test_the_shipped_profiles_of_daemonsets(profile: str, cpu_m: int, memory_mib: int, pods: int) -> None:
+def test_the_shipped_profiles_of_daemonsets(
+    profile: str, cpu_m: int, memory_mib: int, pods: int
+) -> None:
     rows = occupants.profile(profile, (1, 33))
-    total = (sum(row.cpu_m for row in rows), sum(row.memory for row in rows), sum(row.pods for row in rows))
+    total = (
+        sum(row.cpu_m for row in rows),
+        sum(row.memory for row in rows),
+        sum(row.pods for row in rows),
+    )
     assert total == (cpu_m, memory_mib * MI, pods)
 
 

@@ -58,9 +58,13 @@ def test_every_waterfall_adds_up(size: str, minor: int, max_pods: int, profile: 
 
 
 @given(st.sampled_from(SIZES), st.sampled_from([1, 2, 3, 4, 7, 8]), st.integers(10, 250))
-def test_n_shares_fit_beside_everything_and_leave_less_than_n_units(size: str, n: int, max_pods: int) -> None:
+def test_n_shares_fit_beside_everything_and_leave_less_than_n_units(
+    size: str, n: int, max_pods: int
+) -> None:
     sitting = [*occupants.profile("aks-overlay", (1, 33)), *occupants.profile("azureml", (1, 33))]
-    schedulable = schedulable_of_size(vm_sizes.table()[size], Assumptions(max_pods=max_pods), sitting)
+    schedulable = schedulable_of_size(
+        vm_sizes.table()[size], Assumptions(max_pods=max_pods), sitting
+    )
     group = NodeGroup(size, (), (schedulable,), "sku")
     try:
         portion = split(group, Share(n))
@@ -79,7 +83,10 @@ def test_n_shares_fit_beside_everything_and_leave_less_than_n_units(size: str, n
 
 def test_a_half_of_a_d64s_v5_given_its_true_capacity() -> None:
     """The example of the README, checked by hand."""
-    sitting = [*occupants.profile("aks-overlay-1.30", (1, 33)), *occupants.profile("azureml", (1, 33))]
+    sitting = [
+        *occupants.profile("aks-overlay-1.30", (1, 33)),
+        *occupants.profile("azureml", (1, 33)),
+    ]
     real = parse_node(node())
     schedulable = schedulable_of_node(real, Assumptions(), sitting)
     allocatable = 263900000 - (20 * 110 + 50) * 1024 - 100 * 1024
@@ -113,7 +120,9 @@ def test_each_resource_is_the_nodes_own_where_it_says_so() -> None:
 
 def test_options_serve_where_a_node_says_nothing() -> None:
     item = node(allocatable_memory=None)
-    options = Assumptions(reserve=Reserve.parse("0"), kube_reserved_memory=10 * 2**30, kube_reserved_cpu_m=1000)
+    options = Assumptions(
+        reserve=Reserve.parse("0"), kube_reserved_memory=10 * 2**30, kube_reserved_cpu_m=1000
+    )
     schedulable = schedulable_of_node(parse_node(item), options, [])
     assert schedulable.cpu_m == 63000
     assert schedulable.memory == 263900000 * KI - 10 * 2**30 - 100 * MI
@@ -130,7 +139,9 @@ def test_gpus_that_a_daemonset_takes_are_not_offered() -> None:
 
 def test_pods_without_requests_defeat_nothing() -> None:
     idle = pod("idle", "n", "0", "0", owner="ReplicaSet")
-    schedulable = schedulable_of_node(parse_node(node("n")), Assumptions(), occupants.by_node([idle])["n"])
+    schedulable = schedulable_of_node(
+        parse_node(node("n")), Assumptions(), occupants.by_node([idle])["n"]
+    )
     assert schedulable.other_pods == ()
 
 
@@ -180,7 +191,9 @@ def test_requests_count_as_the_scheduler_counts_them() -> None:
     spec = {
         "containers": [container("1", "1Gi"), container("500m", "1Gi"), {"name": "none"}],
         "initContainers": [
-            container("200m", "100Mi", restartPolicy="Always"),  # a sidecar: counts with the containers
+            container(
+                "200m", "100Mi", restartPolicy="Always"
+            ),  # a sidecar: counts with the containers
             container("4", "256Mi"),  # runs before them, beside the sidecar
         ],
         "overhead": {"cpu": "10m", "memory": "1Mi"},
@@ -217,20 +230,37 @@ def test_profiles_between_two_seen_versions_take_the_larger_of_each() -> None:
         ({"os": "windows"}, "windows"),
         ({"arch": "arm64"}, "arm64"),
         (
-            {"labels": {CONTROL_PLANE: ""}, "taints": [{"key": CONTROL_PLANE, "effect": "NoSchedule"}]},
+            {
+                "labels": {CONTROL_PLANE: ""},
+                "taints": [{"key": CONTROL_PLANE, "effect": "NoSchedule"}],
+            },
             "control plane",
         ),
         ({"labels": {CONTROL_PLANE: ""}}, None),
-        ({"taints": [{"key": "sku", "value": "gpu", "effect": "NoSchedule"}]}, "taint sku=gpu:NoSchedule"),
+        (
+            {"taints": [{"key": "sku", "value": "gpu", "effect": "NoSchedule"}]},
+            "taint sku=gpu:NoSchedule",
+        ),
         (
             {
                 "taints": [
-                    {"key": "kubernetes.azure.com/scalesetpriority", "value": "spot", "effect": "NoSchedule"}
+                    {
+                        "key": "kubernetes.azure.com/scalesetpriority",
+                        "value": "spot",
+                        "effect": "NoSchedule",
+                    }
                 ]
             },
             "spot",
         ),
-        ({"taints": [{"key": "ml.azure.com/amlarc-workload", "value": "true", "effect": "NoSchedule"}]}, None),
+        (
+            {
+                "taints": [
+                    {"key": "ml.azure.com/amlarc-workload", "value": "true", "effect": "NoSchedule"}
+                ]
+            },
+            None,
+        ),
         ({"taints": [{"key": "x", "effect": "PreferNoSchedule"}]}, None),
         ({}, None),
     ],
@@ -248,9 +278,13 @@ def test_a_reserve_that_makes_no_sense_is_refused(text: str) -> None:
         Reserve.parse(text)
 
 
-def free(cpu_m: int, memory: int, devices: dict[str, int] | None = None, pods_free: int = 110) -> Schedulable:
+def free(
+    cpu_m: int, memory: int, devices: dict[str, int] | None = None, pods_free: int = 110
+) -> Schedulable:
     sized = schedulable_of_node(parse_node(node()), Assumptions(), [])
-    return replace(sized, cpu_m=cpu_m, memory=memory, devices=devices or {}, max_pods=pods_free, pods_taken=0)
+    return replace(
+        sized, cpu_m=cpu_m, memory=memory, devices=devices or {}, max_pods=pods_free, pods_taken=0
+    )
 
 
 @pytest.mark.parametrize(

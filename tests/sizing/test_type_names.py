@@ -23,12 +23,22 @@ D64D = node("c", size="Standard_D64ds_v5", pool="d64d")
 
 def cluster(*nodes: Object, by_pool: bool = False) -> Selection:
     return select_nodes(
-        nodes, [], Assumptions(), DaemonSets(()), source="cluster", where="test", by_pool=by_pool, tolerations=[]
+        nodes,
+        [],
+        Assumptions(),
+        DaemonSets(()),
+        source="cluster",
+        where="test",
+        by_pool=by_pool,
+        tolerations=[],
     )
 
 
 def types(
-    selection: Selection, present: dict[str, Object], *requests: Share | Size, template: str = DEFAULT_TEMPLATE
+    selection: Selection,
+    present: dict[str, Object],
+    *requests: Share | Size,
+    template: str = DEFAULT_TEMPLATE,
 ) -> tuple[dict[str, Object], list[str]]:
     """What a run makes on a cluster that has the types `present`: manifests by name, and the notes."""
     choices = Choices(template, present=present)
@@ -72,7 +82,8 @@ def test_of_two_pools_of_one_size_the_first_keeps_its_name() -> None:
     first, _ = types(cluster(one, by_pool=True), {})
     second, _ = types(cluster(one, two, by_pool=True), first)
     assert {
-        name: item["spec"]["nodeSelector"]["kubernetes.azure.com/agentpool"] for name, item in second.items()
+        name: item["spec"]["nodeSelector"]["kubernetes.azure.com/agentpool"]
+        for name, item in second.items()
     } == {
         "64cpu256g": "one",
         "64cpu256g-standard-d64s-v5": "two",

@@ -47,7 +47,13 @@ def test_a_good_type_has_no_finding(arc: Arc, tmp_path: Path) -> None:
 CASES = [
     ("  name: good", "  name: Standard_NC6s_v3", "name", 4, "standard-nc6s-v3"),
     ("  name: good", "  name: ''", "name", 4, "missing"),
-    ("  name: good", "  name: 1e3", "name", 4, 'write "1e3"'),  # a number in kubectl, a string in PyYAML
+    (
+        "  name: good",
+        "  name: 1e3",
+        "name",
+        4,
+        'write "1e3"',
+    ),  # a number in kubectl, a string in PyYAML
     ("  name: good", "  name: good\n  label: {a: b}", "unknown-key", 5, "did you mean labels?"),
     (
         '      cpu: "31"\n      memory: "100Gi"\n    limits',
@@ -56,11 +62,29 @@ CASES = [
         10,
         "requests.memory",
     ),
-    ('    limits:\n      cpu: "31"', "    limits:\n      cpu:", "field", 13, "limits.cpu is missing"),
+    (
+        '    limits:\n      cpu: "31"',
+        "    limits:\n      cpu:",
+        "field",
+        13,
+        "limits.cpu is missing",
+    ),
     ('    limits:\n      cpu: "31"', '    limits:\n      cpu: "0"', "field", 13, "above zero"),
     ('    limits:\n      cpu: "31"', "    limits:\n      cpu: 31", "field", 13, 'write "31"'),
-    ('    limits:\n      cpu: "31"', '    limits:\n      cpu: "31 cores"', "field", 13, "not a quantity"),
-    ('    limits:\n      cpu: "31"', '    limits:\n      cpu: "32"', "request-limit", 10, "both equal"),
+    (
+        '    limits:\n      cpu: "31"',
+        '    limits:\n      cpu: "31 cores"',
+        "field",
+        13,
+        "not a quantity",
+    ),
+    (
+        '    limits:\n      cpu: "31"',
+        '    limits:\n      cpu: "32"',
+        "request-limit",
+        10,
+        "both equal",
+    ),
     ("    limits:", "      nvidia.com/gpu: 1\n    limits:", "gpu", 12, "under limits only"),
     ("  resources:\n", "  tolerations: []\n  resources:\n", "unknown-key", 8, "tolerations"),
     ('"100Gi"\n', '"256Gi"\n', "node-size", 9, "Code 9"),
@@ -69,9 +93,27 @@ CASES = [
     ("Standard_D64s_v5", "standard_d64s_v5", "selector", 7, "only the case differs"),
     ("Standard_D64s_v5", "Standard_D96s_v5", "selector", 7, "no given node"),
     ("Standard_D64s_v5", "Standard D64s v5", "selector", 7, "is not a label that a node can have"),
-    ("    limits:\n", "    limits:\n      gpu: 1\n", "unknown-key", 13, "did you mean nvidia.com/gpu?"),
-    ('    limits:\n      cpu: "31"', "    limits:\n      cpu: 310e-1", "field", 13, 'write "310e-1"'),
-    ('    limits:\n      cpu: "31"', '    limits:\n      cpu: "30"', "above-limit", 10, "Kubernetes refuses"),
+    (
+        "    limits:\n",
+        "    limits:\n      gpu: 1\n",
+        "unknown-key",
+        13,
+        "did you mean nvidia.com/gpu?",
+    ),
+    (
+        '    limits:\n      cpu: "31"',
+        "    limits:\n      cpu: 310e-1",
+        "field",
+        13,
+        'write "310e-1"',
+    ),
+    (
+        '    limits:\n      cpu: "31"',
+        '    limits:\n      cpu: "30"',
+        "above-limit",
+        10,
+        "Kubernetes refuses",
+    ),
     (
         "amlarc.azureml.com/v1alpha1",
         "amlarc.azureml.com/v1",
@@ -79,13 +121,31 @@ CASES = [
         1,
         "write amlarc.azureml.com/v1alpha1",
     ),
-    ("amlarc.azureml.com/v1alpha1", "azureml.com/v1alpha1", "api-version", 1, "write amlarc.azureml.com/v1alpha1"),
+    (
+        "amlarc.azureml.com/v1alpha1",
+        "azureml.com/v1alpha1",
+        "api-version",
+        1,
+        "write amlarc.azureml.com/v1alpha1",
+    ),
     ("kind: InstanceType", "kind: instanceType", "api-version", 2, "write InstanceType"),
     ("  name: good", "  name: 2024", "name", 4, 'must be a string: write "2024"'),
     ("  nodeSelector:", "  nodeselector:", "unknown-key", 6, "did you mean nodeSelector?"),
-    ("    limits:", "      nvidia.com/gpus: 1\n    limits:", "unknown-key", 12, "did you mean nvidia.com/gpu?"),
+    (
+        "    limits:",
+        "      nvidia.com/gpus: 1\n    limits:",
+        "unknown-key",
+        12,
+        "did you mean nvidia.com/gpu?",
+    ),
     ("spec:", "status: {}\nmetdata: {}\nspec:", "unknown-key", 6, "did you mean metadata?"),
-    ("    limits:\n", '    limits:\n      memory: "100Gi"\n', "duplicate-key", 15, "only the last one counts"),
+    (
+        "    limits:\n",
+        '    limits:\n      memory: "100Gi"\n',
+        "duplicate-key",
+        15,
+        "only the last one counts",
+    ),
 ]
 
 
@@ -100,7 +160,9 @@ def test_each_broken_rule_has_one_finding_at_its_line(
     assert words in str(finding["message"])
 
 
-def test_requests_beside_an_empty_resources_are_found_where_they_stand(arc: Arc, tmp_path: Path) -> None:
+def test_requests_beside_an_empty_resources_are_found_where_they_stand(
+    arc: Arc, tmp_path: Path
+) -> None:
     text = GOOD.replace("    requests:", "  requests:").replace("    limits:", "  limits:")
     findings = check(arc, tmp_path, text)
     assert [(f["rule"], f["line"]) for f in findings] == [
@@ -131,7 +193,14 @@ def test_real_nodes_say_by_how_much_a_type_is_too_large(arc: Arc, tmp_path: Path
 
 def test_on_unlike_nodes_a_type_is_fine_if_any_takes_it(arc: Arc, tmp_path: Path) -> None:
     nodes = tmp_path / "nodes.json"
-    wide = node("a", size="", cpu="16", allocatable_cpu="15", memory="529530880Ki", allocatable_memory="500Gi")
+    wide = node(
+        "a",
+        size="",
+        cpu="16",
+        allocatable_cpu="15",
+        memory="529530880Ki",
+        allocatable_memory="500Gi",
+    )
     nodes.write_text(json.dumps(as_list([wide, node("b", size="")])))
     text = GOOD.replace('"31"', '"60"').replace(
         "  nodeSelector:\n    node.kubernetes.io/instance-type: Standard_D64s_v5\n", ""
@@ -158,12 +227,18 @@ def test_what_kubectl_prints_and_merge_keys_are_read(arc: Arc, tmp_path: Path) -
 
 
 def test_a_selector_is_a_map_of_strings(arc: Arc, tmp_path: Path) -> None:
-    (finding,) = check(arc, tmp_path, GOOD.replace("instance-type: Standard_D64s_v5", "instance-type: 5"))
+    (finding,) = check(
+        arc, tmp_path, GOOD.replace("instance-type: Standard_D64s_v5", "instance-type: 5")
+    )
     assert (finding["line"], "must be a string" in str(finding["message"])) == (7, True)
 
 
-def test_a_value_that_yaml_does_not_read_as_a_string_is_shown_as_it_is_written(arc: Arc, tmp_path: Path) -> None:
-    (finding,) = check(arc, tmp_path, GOOD.replace("instance-type: Standard_D64s_v5", "instance-type: yes"))
+def test_a_value_that_yaml_does_not_read_as_a_string_is_shown_as_it_is_written(
+    arc: Arc, tmp_path: Path
+) -> None:
+    (finding,) = check(
+        arc, tmp_path, GOOD.replace("instance-type: Standard_D64s_v5", "instance-type: yes")
+    )
     assert 'write "yes"' in str(finding["message"])
 
 
@@ -178,7 +253,9 @@ def test_a_value_that_yaml_does_not_read_as_a_string_is_shown_as_it_is_written(a
         ("? [a]\n: b\n", "unhashable"),
     ],
 )  # fmt: skip
-def test_yaml_that_cannot_be_read_is_one_sentence(arc: Arc, tmp_path: Path, text: str, said: str) -> None:
+def test_yaml_that_cannot_be_read_is_one_sentence(
+    arc: Arc, tmp_path: Path, text: str, said: str
+) -> None:
     file = tmp_path / "types.yaml"
     file.write_text(text)
     result = arc("validate", file)
@@ -220,7 +297,8 @@ def test_a_file_without_instance_types_is_refused(arc: Arc, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("size", "said"), [("Standard_NC96ads_A100_v4", "has nvidia.com/gpu"), ("Standard_D64s_v5", "has no GPU")]
+    ("size", "said"),
+    [("Standard_NC96ads_A100_v4", "has nvidia.com/gpu"), ("Standard_D64s_v5", "has no GPU")],
 )
 def test_gpus_of_another_maker_than_the_size_in_the_selector_are_found_without_nodes(
     arc: Arc, tmp_path: Path, size: str, said: str
@@ -241,7 +319,9 @@ def test_gpus_of_another_maker_than_the_size_in_the_selector_are_found_without_n
 
 
 @pytest.mark.parametrize("memory", ["512m", "100", "137438953472000m", "64k"])
-def test_memory_in_thousandths_of_a_byte_or_without_a_unit_is_found(arc: Arc, tmp_path: Path, memory: str) -> None:
+def test_memory_in_thousandths_of_a_byte_or_without_a_unit_is_found(
+    arc: Arc, tmp_path: Path, memory: str
+) -> None:
     findings = check(arc, tmp_path, GOOD.replace("100Gi", memory))
     assert [finding["rule"] for finding in findings] == ["instance-type-field"] * 2
     assert (
@@ -249,15 +329,21 @@ def test_memory_in_thousandths_of_a_byte_or_without_a_unit_is_found(arc: Arc, tm
     )  # bytes, as the API server writes them
 
 
-def test_a_second_document_of_another_group_is_found_and_another_kind_is_not(arc: Arc, tmp_path: Path) -> None:
-    other = GOOD.replace("amlarc.azureml.com", "azureml.example.com").replace("name: good", "name: other")
+def test_a_second_document_of_another_group_is_found_and_another_kind_is_not(
+    arc: Arc, tmp_path: Path
+) -> None:
+    other = GOOD.replace("amlarc.azureml.com", "azureml.example.com").replace(
+        "name: good", "name: other"
+    )
     pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n"
     (finding,) = check(arc, tmp_path, f"{GOOD}---\n{other}---\n{pod}")
     assert (finding["rule"], finding["line"]) == ("instance-type-api-version", 16)
 
 
 def test_a_section_that_is_there_twice_is_found_at_the_second(arc: Arc, tmp_path: Path) -> None:
-    text = GOOD.replace("    limits:\n", '    limits:\n      cpu: "31"\n      memory: "100Gi"\n    limits:\n')
+    text = GOOD.replace(
+        "    limits:\n", '    limits:\n      cpu: "31"\n      memory: "100Gi"\n    limits:\n'
+    )
     (finding,) = check(arc, tmp_path, text)
     assert (finding["rule"], finding["line"]) == ("instance-type-duplicate-key", 15)
 
@@ -270,12 +356,17 @@ def test_a_cluster_without_nodes_has_no_node_for_any_type(arc: Arc, tmp_path: Pa
 
 
 def test_every_rule_has_a_case() -> None:
-    cases = {f"instance-type-{case[2]}" for case in CASES} | {"instance-type-misplaced", "instance-type-duplicate"}
+    cases = {f"instance-type-{case[2]}" for case in CASES} | {
+        "instance-type-misplaced",
+        "instance-type-duplicate",
+    }
     assert cases == {rule for rule in RULES if rule.startswith(PREFIX)}
 
 
 def test_a_request_below_its_limit_is_a_warning(arc: Arc, tmp_path: Path) -> None:
-    (finding,) = check(arc, tmp_path, GOOD.replace('    limits:\n      cpu: "31"', '    limits:\n      cpu: "32"'))
+    (finding,) = check(
+        arc, tmp_path, GOOD.replace('    limits:\n      cpu: "31"', '    limits:\n      cpu: "32"')
+    )
     assert (finding["rule"], finding["severity"]) == ("instance-type-request-limit", "warning")
 
 
@@ -283,9 +374,17 @@ def test_findings_are_ignored_with_a_reason(arc: Arc, tmp_path: Path) -> None:
     wrong = GOOD.replace("  name: good", "  name: Good")
     assert len(check(arc, tmp_path, wrong)) == 1
     assert (
-        check(arc, tmp_path, wrong.replace("Good", "Good  # arc-toolkit: ignore[instance-type-name] a test")) == []
+        check(
+            arc,
+            tmp_path,
+            wrong.replace("Good", "Good  # arc-toolkit: ignore[instance-type-name] a test"),
+        )
+        == []
     )
-    assert check(arc, tmp_path, "# arc-toolkit: ignore-file[instance-type-name] a test\n" + wrong) == []
+    assert (
+        check(arc, tmp_path, "# arc-toolkit: ignore-file[instance-type-name] a test\n" + wrong)
+        == []
+    )
     lazy = wrong.replace("Good", "Good  # arc-toolkit: ignore[instance-type-name]")
     assert [(finding["rule"], finding["line"]) for finding in check(arc, tmp_path, lazy)] == [
         ("ignore-without-reason", 4),
@@ -301,13 +400,17 @@ def test_findings_are_ignored_with_a_reason(arc: Arc, tmp_path: Path) -> None:
 
 
 def test_ignores_in_files_without_a_type_are_not_judged(arc: Arc, tmp_path: Path) -> None:
-    (tmp_path / "job.yml").write_text("command: x  # arc-toolkit: ignore[lightgbm-threads] a test\n")
+    (tmp_path / "job.yml").write_text(
+        "command: x  # arc-toolkit: ignore[lightgbm-threads] a test\n"
+    )
     (tmp_path / "types.yaml").write_text(GOOD)
     assert arc("validate", tmp_path).code == 0
 
 
 def test_rules_are_chosen(arc: Arc, tmp_path: Path) -> None:
-    wrong = GOOD.replace("  name: good", "  name: Good").replace("  resources:", "  tolerations: []\n  resources:")
+    wrong = GOOD.replace("  name: good", "  name: Good").replace(
+        "  resources:", "  tolerations: []\n  resources:"
+    )
     for words, rules in (
         (("--only", "instance-type-name"), ["instance-type-name"]),
         (("--skip", "instance-type-name"), ["instance-type-unknown-key"]),

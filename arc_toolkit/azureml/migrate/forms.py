@@ -12,12 +12,17 @@ from typing import Any
 
 from arc_toolkit.azureml.documents import FILE_STYLE
 from arc_toolkit.azureml.migrate.legacy_spec import LegacySpec
-from arc_toolkit.azureml.migrate.placeholders import OptionalGroup, Placeholder, inner_text, render_parts
+from arc_toolkit.azureml.migrate.placeholders import (
+    OptionalGroup,
+    Placeholder,
+    inner_text,
+    render_parts,
+)
 from arc_toolkit.azureml.migrate.space import distribution_text, literal, sweep_arguments
 from arc_toolkit.azureml.migrate.trial import PYTHON_NAMES, Input, Trial, legal
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.threads import PRESTEP, RESTEP, cores_of
-from arc_toolkit.edit.yaml_writer import Comment, file_text
+from arc_toolkit.edit.yaml.writer import Comment, file_text
 from arc_toolkit.resources import render
 
 # What Kubernetes compute gives a job that names no type (Microsoft Learn, instance types): 2 CPU and 2 GiB at most.
@@ -33,7 +38,9 @@ SCHEMA = "https://azuremlschemas.azureedge.net/latest/{}.schema.json"
 def filled(tree: dict[str, Any]) -> dict[str, Any]:
     """A mapping without the keys that have no value; a comment has none and stays."""
     return {
-        key: value for key, value in tree.items() if isinstance(key, Comment) or value not in (None, {}, [], "")
+        key: value
+        for key, value in tree.items()
+        if isinstance(key, Comment) or value not in (None, {}, [], "")
     }
 
 
@@ -67,7 +74,9 @@ class SweepPlan:
         self.description = str(data.get("description") or "")
         words = [str(data[key]) for key in ("name", "version") if data.get(key)]
         # `sweep_spec.yaml (v1.5 SweepComponent lightgbm.sweep 1.0.6)`
-        self.origin = f"{posixpath.basename(self.sweep.path)} ({' '.join(['v1.5 SweepComponent', *words])})"
+        self.origin = (
+            f"{posixpath.basename(self.sweep.path)} ({' '.join(['v1.5 SweepComponent', *words])})"
+        )
         self.tags = {key: str(value) for key, value in self.sweep.mapping("tags").items()}
         if words:  # a job has no component name and version
             self.tags["v1_5_component"] = ":".join(words)
@@ -88,7 +97,9 @@ class SweepPlan:
         """A path beside the trial as one beside the sweep."""
         if posixpath.isabs(path) or "://" in path or path.startswith("azureml:"):
             return path
-        between = posixpath.relpath(posixpath.dirname(self.trial.source.path) or ".", self.folder or ".")
+        between = posixpath.relpath(
+            posixpath.dirname(self.trial.source.path) or ".", self.folder or "."
+        )
         moved = posixpath.normpath(posixpath.join(between, path))
         return moved if moved.startswith(".") else f"./{moved}"
 
@@ -110,7 +121,11 @@ def merged(trial: LegacySpec, sweep: LegacySpec) -> dict[str, str]:
     out = {}
     for name, value in both.items():
         if name == RESTEP and PRESTEP not in both:
-            trial.note(f"{RESTEP}, which nothing reads, is written as {PRESTEP}", "environment_variables", name)
+            trial.note(
+                f"{RESTEP}, which nothing reads, is written as {PRESTEP}",
+                "environment_variables",
+                name,
+            )
             name = PRESTEP
         out[str(name)] = "" if value is None else str(value)
     return out
@@ -121,7 +136,9 @@ def exports(variables: Mapping[str, str], cores: int | None) -> str:
     lines = []
     plain = {name: value for name, value in variables.items() if name != PRESTEP}
     if plain:
-        lines.append("export " + " ".join(f"{name}={shlex.quote(value)}" for name, value in plain.items()))
+        lines.append(
+            "export " + " ".join(f"{name}={shlex.quote(value)}" for name, value in plain.items())
+        )
     prestep = variables.get(PRESTEP, "").strip().rstrip(";").rstrip()
     if "get_cores" in prestep and cores is not None:
         prestep = _GET_CORES_CALL.sub(str(cores), prestep)
@@ -141,7 +158,8 @@ def component(plan: SweepPlan, environment: Any) -> dict[str, Any]:
     name = legal(str(old or posixpath.basename(plan.component_path).split(".")[0]), component=True)
     if old and name != old:
         spec.note(
-            f"the component is named {name}: v2 names are lower case letters, digits and underscores", "name"
+            f"the component is named {name}: v2 names are lower case letters, digits and underscores",
+            "name",
         )
     prefix = "" if plan.settings.sweep_as == "job" else exports(plan.variables, plan.cores)
     out = {
@@ -152,7 +170,9 @@ def component(plan: SweepPlan, environment: Any) -> dict[str, Any]:
         "display_name": str(spec.data.get("display_name") or ""),
         "description": str(spec.data.get("description") or ""),
         "tags": {key: str(value) for key, value in spec.mapping("tags").items()},
-        Comment("As the sweep says, for which v1.5's default is false; v2 reuses runs by default."): None,
+        Comment(
+            "As the sweep says, for which v1.5's default is false; v2 reuses runs by default."
+        ): None,
         "is_deterministic": plan.sweep.data.get("is_deterministic") is True,
         "inputs": {item.name: item.spec for item in trial.inputs.values()},
         "outputs": trial.outputs,
@@ -193,7 +213,9 @@ def step(plan: SweepPlan) -> str:
     inputs: dict[str, Any] = {item.name: _value(item) for item in plan.constants}
     bound: dict[str, Any] = {item.name: binding(item.name) for item in plan.constants}
     for item in plan.absent:
-        inputs[Comment(f"optional: {item.name}: {item.spec['type'] if item.port else 'a value'}")] = None
+        inputs[
+            Comment(f"optional: {item.name}: {item.spec['type'] if item.port else 'a value'}")
+        ] = None
         bound[Comment(f"optional: {item.name}: {binding(item.name)}")] = None
     node = {
         "type": "sweep",
@@ -250,7 +272,9 @@ def job(plan: SweepPlan, environment: Any) -> str:
 def python(plan: SweepPlan) -> str:
     """A Python module with a pipeline function for azure-ai-ml."""
     kind, count = resource_names(plan)
-    defaults = [(item.name, literal(item.spec["default"])) for item in plan.constants if item.has_default]
+    defaults = [
+        (item.name, literal(item.spec["default"])) for item in plan.constants if item.has_default
+    ]
     used: set[str] = set()
     reserved = {*plan.trial.inputs, kind, count, *PYTHON_NAMES, *keyword.kwlist}
     return render(
@@ -261,10 +285,16 @@ def python(plan: SweepPlan) -> str:
         title=plan.title,
         description=plan.description,
         tags=plan.tags,
-        function=_free(legal(str(plan.sweep.data.get("name") or "sweep"), component=True), reserved),
+        function=_free(
+            legal(str(plan.sweep.data.get("name") or "sweep"), component=True), reserved
+        ),
         component=plan.component,
         required=[item.name for item in plan.constants if not item.has_default],
-        defaults=[*defaults, (kind, literal(plan.instance_type)), (count, literal(plan.instance_count))],
+        defaults=[
+            *defaults,
+            (kind, literal(plan.instance_type)),
+            (count, literal(plan.instance_count)),
+        ],
         left_out=[item.name for item in plan.absent],
         swept=[(name, distribution_text(drawn, used)) for name, drawn in plan.swept.items()],
         settings=sweep_arguments(plan.body, used),

@@ -23,11 +23,11 @@ from arc_toolkit.azureml.python.python_plan import PythonPlan
 from arc_toolkit.azureml.python.read_meaning import Meanings
 from arc_toolkit.azureml.python.sdk_names import RESOURCES_CLASS, RESOURCES_MODULE
 from arc_toolkit.azureml.settings import Settings
-from arc_toolkit.edit.edits import Refused
-from arc_toolkit.edit.python_editor import StatementSite
-from arc_toolkit.edit.python_expressions import short
-from arc_toolkit.edit.python_layout import replace_statement
-from arc_toolkit.edit.python_names import Binding, Statement, find_bindings
+from arc_toolkit.edit.code.editor import StatementSite
+from arc_toolkit.edit.code.expressions import short
+from arc_toolkit.edit.code.layout import replace_statement
+from arc_toolkit.edit.code.names import Binding, Statement, find_bindings
+from arc_toolkit.edit.files.edits import Refused
 
 MODULE = "azureml.train.hyperdrive"
 
@@ -59,8 +59,14 @@ class HyperdriveReader:
         """`choice` for `choice`, `hd.choice` and `azureml.train.hyperdrive.choice`; "" for anything else."""
         path = self._meanings.path(node, self.statement) if node is not None else None
         if path is None and isinstance(node, ast.Name):  # from azureml.train.hyperdrive import *
-            bindings = find_bindings(node.id, self.statement, lambda name: name.startswith(f"{MODULE}."))
-            path = bindings[0].value if len(bindings) == 1 and isinstance(bindings[0].value, str) else None
+            bindings = find_bindings(
+                node.id, self.statement, lambda name: name.startswith(f"{MODULE}.")
+            )
+            path = (
+                bindings[0].value
+                if len(bindings) == 1 and isinstance(bindings[0].value, str)
+                else None
+            )
         return path.rpartition(".")[2] if path is not None and path.startswith(f"{MODULE}.") else ""
 
     def called(self, node: ast.expr | None) -> str:
@@ -116,7 +122,11 @@ class HyperdriveReader:
         if kind not in POLICIES or not isinstance(node, ast.Call):
             return False
         policy_type, order = POLICIES[kind]
-        self.put(node, {"policy_type": policy_type, **self.arguments(node, order, kind)}, "early_termination")
+        self.put(
+            node,
+            {"policy_type": policy_type, **self.arguments(node, order, kind)},
+            "early_termination",
+        )
         self.take(node.func)
         return True
 
@@ -140,7 +150,9 @@ class HyperdriveReader:
         for name in given.values:
             if name not in order:
                 raise Refused(f"{what} has no argument {name}", line=call.lineno)
-        out = {name: self.value(node, f"{name} of {what}") for name, (node, _) in given.values.items()}
+        out = {
+            name: self.value(node, f"{name} of {what}") for name, (node, _) in given.values.items()
+        }
         return {name: item for name, item in out.items() if item is not None}
 
     def body(self) -> dict[str, Any]:
@@ -180,18 +192,23 @@ class SweepChange:
         self.body = self.reader.body()
         self.arguments = sweep_arguments(self.body, self.classes)
         self.distributions = {
-            name: distribution_text(drawn, self.classes) for name, drawn in self.body["search_space"].items()
+            name: distribution_text(drawn, self.classes)
+            for name, drawn in self.body["search_space"].items()
         }
 
     def replace(self, statement: Statement, text: str) -> None:
-        replace_statement(statement.source, statement.stmt, text)  # refused here where it cannot be done
+        replace_statement(
+            statement.source, statement.stmt, text
+        )  # refused here where it cannot be done
         self.statements.append((statement, text))
 
 
 def resources_text(settings: Settings, old: dict[str, str]) -> str:
     """`JobResourceConfiguration(...)`: what was asked for, else what the old settings say, else the defaults."""
     kind = literal(settings.instance_type) if settings.instance_type else old.get("instance_type")
-    count = literal(settings.instance_count) if settings.instance_count else old.get("instance_count")
+    count = (
+        literal(settings.instance_count) if settings.instance_count else old.get("instance_count")
+    )
     kind, count = kind or literal(DEFAULT_INSTANCE_TYPE), count or literal(DEFAULT_INSTANCE_COUNT)
     return f"{RESOURCES_CLASS}(instance_type={kind}, instance_count={count})"
 
@@ -201,7 +218,11 @@ def refuse(plan: PythonPlan, statement: Statement, refused: Refused) -> None:
     here = refused.line in (0, statement.stmt.lineno)
     node = statement.stmt if here else ast.Pass(lineno=refused.line, col_offset=0)
     plan.add_finding(
-        RULE, "warning", "the sweep is not rewritten", plan.at(statement, node), reason=refused.reason
+        RULE,
+        "warning",
+        "the sweep is not rewritten",
+        plan.at(statement, node),
+        reason=refused.reason,
     )
 
 
@@ -231,11 +252,18 @@ def commit(plan: PythonPlan, changes: list[SweepChange]) -> None:
         if change.warning is not None:
             message, reason, node = change.warning
             plan.add_finding(
-                RULE, "warning", message, plan.at(change.statement, node), reason=reason, applied=True
+                RULE,
+                "warning",
+                message,
+                plan.at(change.statement, node),
+                reason=reason,
+                applied=True,
             )
 
 
-def _imports(plan: PythonPlan, changes: list[SweepChange]) -> list[tuple[StatementSite, list[str], str | None]]:
+def _imports(
+    plan: PythonPlan, changes: list[SweepChange]
+) -> list[tuple[StatementSite, list[str], str | None]]:
     """For each import of hyperdrive: lines before it, and what it becomes (None: it stays)."""
     anchors = [
         StatementSite(source, source.body, stmt)
@@ -275,8 +303,12 @@ def _imports(plan: PythonPlan, changes: list[SweepChange]) -> list[tuple[Stateme
 def _imports_hyperdrive(stmt: ast.stmt) -> bool:
     if isinstance(stmt, ast.ImportFrom):
         names = [stmt.module or "", *(f"{stmt.module}.{alias.name}" for alias in stmt.names)]
-        return not stmt.level and any(name == MODULE or name.startswith(f"{MODULE}.") for name in names)
-    return isinstance(stmt, ast.Import) and any(alias.name.startswith(MODULE) for alias in stmt.names)
+        return not stmt.level and any(
+            name == MODULE or name.startswith(f"{MODULE}.") for name in names
+        )
+    return isinstance(stmt, ast.Import) and any(
+        alias.name.startswith(MODULE) for alias in stmt.names
+    )
 
 
 def _imported_names(stmt: ast.stmt) -> dict[str, ast.alias]:
@@ -295,7 +327,9 @@ def _without(stmt: ast.stmt, names: set[str]) -> str | None:
     return ast.unparse(ast.ImportFrom(stmt.module, kept, 0)) if kept else ""
 
 
-def _new_imports(plan: PythonPlan, changes: list[SweepChange], classes: set[str], imported: set[str]) -> list[str]:
+def _new_imports(
+    plan: PythonPlan, changes: list[SweepChange], classes: set[str], imported: set[str]
+) -> list[str]:
     """The imports that are missing; refused where one of the names means something else."""
     missing: dict[str, list[str]] = {}
     for module, names in ((RESOURCES_MODULE, [RESOURCES_CLASS]), (SWEEP_MODULE, sorted(classes))):
@@ -305,7 +339,9 @@ def _new_imports(plan: PythonPlan, changes: list[SweepChange], classes: set[str]
                 if isinstance(bound, Binding) and bound.value == f"{module}.{name}":
                     continue
                 if isinstance(bound, Binding) and name not in imported:
-                    raise Refused(f"the name {name} means something else in line {bound.statement.stmt.lineno}")
+                    raise Refused(
+                        f"the name {name} means something else in line {bound.statement.stmt.lineno}"
+                    )
                 if name not in missing.setdefault(module, []):
                     missing[module].append(name)
     return [f"from {module} import {', '.join(names)}" for module, names in missing.items()]

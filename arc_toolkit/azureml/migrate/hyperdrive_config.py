@@ -14,7 +14,12 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from arc_toolkit.azureml.kinds import Family
-from arc_toolkit.azureml.migrate.hyperdrive import SAMPLINGS, HyperdriveReader, SweepChange, resources_text
+from arc_toolkit.azureml.migrate.hyperdrive import (
+    SAMPLINGS,
+    HyperdriveReader,
+    SweepChange,
+    resources_text,
+)
 from arc_toolkit.azureml.migrate.hyperdrive_job import sweep_job
 from arc_toolkit.azureml.migrate.legacy_spec import RULE
 from arc_toolkit.azureml.migrate.new_jobs import add_job
@@ -24,9 +29,9 @@ from arc_toolkit.azureml.migrate.trial import legal
 from arc_toolkit.azureml.migrate.v1_values import arguments
 from arc_toolkit.azureml.python.meaning import Builder
 from arc_toolkit.azureml.python.python_plan import PythonPlan
-from arc_toolkit.edit.edits import Refused
-from arc_toolkit.edit.python_expressions import calls_in, short
-from arc_toolkit.edit.python_names import Statement
+from arc_toolkit.edit.code.expressions import calls_in, short
+from arc_toolkit.edit.code.names import Statement
+from arc_toolkit.edit.files.edits import Refused
 
 NAME = "HyperDriveConfig"
 # Argument -> where a v1.5 spec has it.
@@ -40,7 +45,14 @@ _VALUES = {
 _MINUTES = 10_080
 _ORDER = (
     *("hyperparameter_sampling", "primary_metric_name", "primary_metric_goal", "max_total_runs"),
-    *("max_concurrent_runs", "max_duration_minutes", "policy", "estimator", "run_config", "resume_from"),
+    *(
+        "max_concurrent_runs",
+        "max_duration_minutes",
+        "policy",
+        "estimator",
+        "run_config",
+        "resume_from",
+    ),
     *("resume_child_runs", "pipeline", "debug_flag", "custom_run_id"),
 )
 # What a v2 sweep has no place for.
@@ -60,7 +72,9 @@ def config_change(plan: PythonPlan, statement: Statement, call: ast.Call) -> Swe
     """The change of the code for one config, or none where a job is written beside it."""
     reader = HyperdriveReader(plan.meanings, statement)
     given = arguments(call, _ORDER, statement)
-    unknown = [name for name in given.values if name not in _ORDER] + ([given.rest] if given.rest else [])
+    unknown = [name for name in given.values if name not in _ORDER] + (
+        [given.rest] if given.rest else []
+    )
     if unknown:
         raise Refused(f"{NAME} with {', '.join(unknown)} cannot be read")
     values = {name: node for name, (node, _) in given.values.items()}
@@ -113,22 +127,35 @@ def _read_sampling(reader: HyperdriveReader, given: ast.expr | None) -> dict[str
     with reader.follow(given) as made:
         kind = reader.called(made)
         if kind not in SAMPLINGS or not isinstance(made, ast.Call):
-            raise Refused(f"hyperparameter_sampling is not a hyperdrive call: {short(made)}", line=made.lineno)
+            raise Refused(
+                f"hyperparameter_sampling is not a hyperdrive call: {short(made)}", line=made.lineno
+            )
         reader.put(made, SAMPLINGS[kind], "algorithm")
         reader.take(made.func)
-        order = ("parameter_space", "properties", "supported_distributions", "distributions_validators")
+        order = (
+            "parameter_space",
+            "properties",
+            "supported_distributions",
+            "distributions_validators",
+        )
         spaces = arguments(made, order, reader.statement)
         if len(spaces.values) != 1 or spaces.rest:
             raise Refused(f"the parameter space of {kind} is not a dict", line=made.lineno)
         with reader.follow(spaces.values["parameter_space"][0]) as space:
             if not isinstance(space, ast.Dict):
-                raise Refused(f"the parameter space of {kind} is not a dict: {short(space)}", line=space.lineno)
+                raise Refused(
+                    f"the parameter space of {kind} is not a dict: {short(space)}",
+                    line=space.lineno,
+                )
             for key, item in zip(space.keys, space.values, strict=True):
                 name = reader.value(key, "a parameter's name") if key is not None else None
                 with reader.follow(item) as drawn:
-                    if not isinstance(name, str) or not reader.distribution(drawn, legal(name.lstrip("-"))):
+                    if not isinstance(name, str) or not reader.distribution(
+                        drawn, legal(name.lstrip("-"))
+                    ):
                         raise Refused(
-                            f"{name or '**'} in {kind} is not a hyperdrive distribution", line=item.lineno
+                            f"{name or '**'} in {kind} is not a hyperdrive distribution",
+                            line=item.lineno,
                         )
                 flags[legal(name.lstrip("-"))] = name if name.startswith("-") else f"--{name}"
     return flags
@@ -152,7 +179,9 @@ def _write_job(
     text, notes = sweep_job(name, body, flags, run, plan.settings)
     file = add_job(plan, name, "sweep", text)
     at = plan.at(statement)
-    plan.add_finding(RULE, "note", f"{NAME} is written as a v2 sweep job: {os.path.basename(file)}", at)
+    plan.add_finding(
+        RULE, "note", f"{NAME} is written as a v2 sweep job: {os.path.basename(file)}", at
+    )
     if lost or run.lost:
         plan.add_finding(
             RULE,
@@ -164,7 +193,11 @@ def _write_job(
     if run.unknown:
         words = ", ".join(f"{field} ({text})" for field, text in run.unknown.items())
         plan.add_finding(
-            RULE, "warning", f"these values are not in this file, write them in by hand: {words}", at, applied=True
+            RULE,
+            "warning",
+            f"these values are not in this file, write them in by hand: {words}",
+            at,
+            applied=True,
         )
     for note in (*reader.values.remarks, *(item.message for item in reader.spec.notes), *notes):
         plan.add_finding(RULE, "note", note, at)
@@ -185,7 +218,9 @@ def _in_place(
     made = plan.meanings.of(run, statement)
     if not (isinstance(made, Builder) and made.family is Family.COMMAND):
         text = call_text(function, change.arguments)
-        raise Refused(f"{node} is neither a ScriptRunConfig nor an azure-ai-ml command; once it is, write {text}")
+        raise Refused(
+            f"{node} is neither a ScriptRunConfig nor an azure-ai-ml command; once it is, write {text}"
+        )
     sweep = call_lines(function, change.arguments, stmt.col_offset)
     change.replace(statement, f"{sweep}\n{name}.resources = {resources_text(plan.settings, {})}")
     change.message = f"{NAME} is written as {node}(...).sweep(...)"

@@ -10,11 +10,18 @@ from __future__ import annotations
 from typing import Any
 
 from arc_toolkit.azureml.documents import FILE_STYLE
-from arc_toolkit.azureml.migrate.forms import DEFAULT_INSTANCE_TYPE, MARK, SCHEMA, UNSET, asset, filled
+from arc_toolkit.azureml.migrate.forms import (
+    DEFAULT_INSTANCE_TYPE,
+    MARK,
+    SCHEMA,
+    UNSET,
+    asset,
+    filled,
+)
 from arc_toolkit.azureml.migrate.script_run_source import ScriptRun
 from arc_toolkit.azureml.migrate.v1_forms import data_notes, input_spec
 from arc_toolkit.azureml.settings import Settings
-from arc_toolkit.edit.yaml_writer import Comment, file_text
+from arc_toolkit.edit.yaml.writer import Comment, file_text
 
 
 def sweep_job(
@@ -24,7 +31,9 @@ def sweep_job(
     notes = data_notes(run.ports)
     swept = " ".join(f"{flag} ${{{{search_space.{name}}}}}" for name, flag in flags.items())
     compute, environment = settings.compute or run.compute, run.environment
-    unset = [name for name, value in (("compute", compute), ("environment", environment)) if not value]
+    unset = [
+        name for name, value in (("compute", compute), ("environment", environment)) if not value
+    ]
     if unset:
         notes.append(f"{UNSET} is written for {' and '.join(unset)}")
     if not settings.instance_type:

@@ -8,9 +8,9 @@ from typing import Any
 
 import yaml
 
-from arc_toolkit.edit.edits import Refused, Unreadable
-from arc_toolkit.edit.yaml_core import CoreLoader, core_value
-from arc_toolkit.edit.yaml_nodes import MERGE, Node, place, read
+from arc_toolkit.edit.files.edits import Refused, Unreadable
+from arc_toolkit.edit.yaml.core import CoreLoader, core_value
+from arc_toolkit.edit.yaml.nodes import MERGE, YamlNode, place, read
 from arc_toolkit.errors import ArcError
 from arc_toolkit.findings import Finding, Severity
 
@@ -45,10 +45,14 @@ class LegacySpec:
 
     def refuse_value(self, hint: str, section: str, key: str) -> Refused:
         """The refusal of a value in a section; `hint` says what is allowed."""
-        return self.refuse(f"{section}.{key} is {self.mapping(section).get(key)!r}: {hint}", section, key)
+        return self.refuse(
+            f"{section}.{key} is {self.mapping(section).get(key)!r}: {hint}", section, key
+        )
 
     def note(self, message: str, *keys: Hashable, severity: Severity = "note") -> None:
-        self.notes.append(Finding(RULE, severity, message, self.path, *self.place(*keys), applied=True))
+        self.notes.append(
+            Finding(RULE, severity, message, self.path, *self.place(*keys), applied=True)
+        )
 
     def warn(self, message: str, *keys: Hashable) -> None:
         self.note(message, *keys, severity="warning")
@@ -57,7 +61,11 @@ class LegacySpec:
         """A warning for each key that v2 has no place for."""
         for key in keys:
             if key not in known:
-                self.warn(f"{'.'.join((*at, str(key)))} has no equivalent in v2 and is not written", *at, key)
+                self.warn(
+                    f"{'.'.join((*at, str(key)))} has no equivalent in v2 and is not written",
+                    *at,
+                    key,
+                )
 
     def inside(self, key: str) -> LegacySpec:
         """The mapping under a key as a spec of its own, in the same file."""
@@ -72,7 +80,9 @@ class LegacySpec:
                 return {}
             if not isinstance(value, dict):
                 where = ".".join(keys[:count])
-                raise self.refuse(f"{where} is not a mapping: write its settings below it", *keys[:count])
+                raise self.refuse(
+                    f"{where} is not a mapping: write its settings below it", *keys[:count]
+                )
             section = value
         return section
 
@@ -94,7 +104,7 @@ def parse_spec(path: str, data: bytes, notes: list[Finding] | None = None) -> Le
     return LegacySpec(path, values, places, notes=[] if notes is None else notes)
 
 
-def _value(node: Node, at: Keys, places: dict[Keys, tuple[int, int]]) -> Any:
+def _value(node: YamlNode, at: Keys, places: dict[Keys, tuple[int, int]]) -> Any:
     """Plain data of a node; the keys of its mappings are text."""
     if isinstance(node, yaml.SequenceNode):
         items = []
@@ -110,9 +120,13 @@ def _value(node: Node, at: Keys, places: dict[Keys, tuple[int, int]]) -> Any:
         if not isinstance(key, yaml.ScalarNode):
             raise Unreadable("a key that is not text", *place(key))
         if key.tag == MERGE:
-            for source in reversed(value.value if isinstance(value, yaml.SequenceNode) else [value]):
+            for source in reversed(
+                value.value if isinstance(value, yaml.SequenceNode) else [value]
+            ):
                 if not isinstance(source, yaml.MappingNode):
-                    raise Unreadable("broken YAML: `<<` merges something that is not a mapping", *place(key))
+                    raise Unreadable(
+                        "broken YAML: `<<` merges something that is not a mapping", *place(key)
+                    )
                 merged |= _value(source, at, {})
         elif key.value in own:
             raise Unreadable(f"duplicate key {key.value}", *place(key))

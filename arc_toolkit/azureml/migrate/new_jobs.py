@@ -16,7 +16,9 @@ def add_job(plan: PythonPlan, name: str, suffix: str, text: str) -> str:
 
     stem = os.path.splitext(plan.path)[0]
     taken = {path for path, _ in plan.new_files}
-    paths = (f"{stem}.{name}{f'_{number}' if number > 1 else ''}.{suffix}.yml" for number in count(1))
+    paths = (
+        f"{stem}.{name}{f'_{number}' if number > 1 else ''}.{suffix}.yml" for number in count(1)
+    )
     path = next(path for path in paths if path not in taken)
     settings = replace(plan.settings, sweep_to_v2=False, prs_to_v2=False)
     data = text.encode()

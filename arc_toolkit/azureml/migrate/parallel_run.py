@@ -24,9 +24,15 @@ from arc_toolkit.azureml.migrate.forms import (
 )
 from arc_toolkit.azureml.migrate.trial import legal
 from arc_toolkit.azureml.migrate.v1_data import Data, Output
-from arc_toolkit.azureml.migrate.v1_forms import Ports, data_notes, input_mode, input_spec, input_type
+from arc_toolkit.azureml.migrate.v1_forms import (
+    Ports,
+    data_notes,
+    input_mode,
+    input_spec,
+    input_type,
+)
 from arc_toolkit.azureml.rules.prs_instance_type import EQUIVALENTS
-from arc_toolkit.edit.yaml_writer import Comment, file_text
+from arc_toolkit.edit.yaml.writer import Comment, file_text
 
 MARK = "Written by `arc-toolkit patch --prs-to-v2`"
 
@@ -51,22 +57,43 @@ _KNOWN = {*EQUIVALENTS, *_ARGUMENTS, "name", "description", "instance_type", "mo
 # v1's defaults where v2's differ: v1 takes 10 files a mini batch, or 1 MB of a table; v2 takes 1.
 _FILES, _TABLE = "10", "1MB"
 _SIZE = re.compile(r"\d+[kKmMgG][bB]")
-_NUMBERS = ("run_max_try", "run_invocation_timeout", "node_count", "process_count_per_node", "error_threshold")
+_NUMBERS = (
+    "run_max_try",
+    "run_invocation_timeout",
+    "node_count",
+    "process_count_per_node",
+    "error_threshold",
+)
 # Fields that have a value in the v2 text whatever happens, so that no comment is needed for them.
-_ALWAYS = {"compute_target", "entry_script", "environment", "node_count", "inputs", "name", "source_directory"}
+_ALWAYS = {
+    "compute_target",
+    "entry_script",
+    "environment",
+    "node_count",
+    "inputs",
+    "name",
+    "source_directory",
+}
 
 
-def to_yaml(values: Mapping[str, object], unknown: Mapping[str, str] | None = None) -> tuple[str, list[str]]:
+def to_yaml(
+    values: Mapping[str, object], unknown: Mapping[str, str] | None = None
+) -> tuple[str, list[str]]:
     """The v2 text, and notes about all that is not one to one. `unknown` are fields with the text of the code."""
     notes: list[str] = []
     unknown = dict(unknown or {})
     old: dict[str, Any] = {key: value for key, value in values.items() if value is not None}
-    kinds = {**dict.fromkeys(_NUMBERS, (int, "a whole number")), "environment_variables": (dict, "a mapping")}
+    kinds = {
+        **dict.fromkeys(_NUMBERS, (int, "a whole number")),
+        "environment_variables": (dict, "a mapping"),
+    }
     for key, (kind, words) in kinds.items():
         if not isinstance(old.get(key, kind()), kind):
             notes.append(f"{key} is {old.pop(key)!r}, not {words}: it is not written")
     notes += [
-        f"{key} has no equivalent in a v2 parallel step and is not written" for key in old if key not in _KNOWN
+        f"{key} has no equivalent in a v2 parallel step and is not written"
+        for key in old
+        if key not in _KNOWN
     ]
     ports = Ports()
     split = [ports.add_data(item) for item in _split(old)]
@@ -80,8 +107,14 @@ def to_yaml(values: Mapping[str, object], unknown: Mapping[str, str] | None = No
     step = _step(old, unknown, split, ports, arguments, rows, notes)
     notes += data_notes(ports)
     if "instance_type" not in old:
-        notes.append(f"no instance type is given: {DEFAULT_INSTANCE_TYPE} is written, which v1 always used")
-    if unset := [key for key in ("compute_target", "entry_script", "environment") if key not in {*old, *unknown}]:
+        notes.append(
+            f"no instance type is given: {DEFAULT_INSTANCE_TYPE} is written, which v1 always used"
+        )
+    if unset := [
+        key
+        for key in ("compute_target", "entry_script", "environment")
+        if key not in {*old, *unknown}
+    ]:
         notes.append(f"{UNSET} is written for {', '.join(unset)}, which the code does not set")
     name = legal(str(old.get("name") or "parallel"), component=True)
     # Where `patch --compute` looks too: it finds nothing to change then.
@@ -103,7 +136,9 @@ def to_yaml(values: Mapping[str, object], unknown: Mapping[str, str] | None = No
             **{item: input_spec(data) for item, data in ports.data.items()},
             **ports.parameters,
         },
-        "outputs": {item: {"type": "uri_file" if item == rows else "uri_folder"} for item in ports.outputs},
+        "outputs": {
+            item: {"type": "uri_file" if item == rows else "uri_folder"} for item in ports.outputs
+        },
         "settings": settings,
         "jobs": {name: step},
     }
@@ -116,7 +151,8 @@ def _split(old: dict[str, Any]) -> list[Data]:
     files = str(old.get("mini_batch_size", "")).isdigit()
     inputs = old.get("inputs") or []
     return [
-        item if item.kind else replace(item, kind="table" if table else "file" if files else "") for item in inputs
+        item if item.kind else replace(item, kind="table" if table else "file" if files else "")
+        for item in inputs
     ]
 
 
@@ -130,13 +166,19 @@ def _step(
     notes: list[str],
 ) -> dict[Any, Any]:
     if len(split) > 1:
-        notes.append(f"v2 splits one input into mini batches: {split[0]}; {', '.join(split[1:])} are passed whole")
+        notes.append(
+            f"v2 splits one input into mini batches: {split[0]}; {', '.join(split[1:])} are passed whole"
+        )
     size = str(old["mini_batch_size"]) if "mini_batch_size" in old else None
     if size is None and not {"partition_keys", "mini_batch_size"} & {*old, *unknown}:
         table = ports.data[split[0]].kind == "table"
         size = _TABLE if table else _FILES
         kind = (
-            "a table" if table else "files, which for a table is 1MB" if not ports.data[split[0]].kind else "files"
+            "a table"
+            if table
+            else "files, which for a table is 1MB"
+            if not ports.data[split[0]].kind
+            else "files"
         )
         notes.append(f"mini_batch_size is {size}, v1's default for {kind}; v2's is 1")
     retries = None
@@ -158,7 +200,10 @@ def _step(
             "type": "parallel",
             **comments,
             "compute": asset(str(old.get("compute_target") or UNSET)),
-            "resources": {"instance_type": binding("instance_type"), "instance_count": binding("instance_count")},
+            "resources": {
+                "instance_type": binding("instance_type"),
+                "instance_count": binding("instance_count"),
+            },
             "inputs": {
                 **{name: _step_input(name, data) for name, data in ports.data.items()},
                 **{name: binding(name) for name in ports.parameters},
@@ -166,8 +211,13 @@ def _step(
             "outputs": {name: binding(name, "outputs") for name in ports.outputs},
             "input_data": f"${{{{inputs.{split[0]}}}}}",
             "mini_batch_size": size,
-            **{key: list(value) if isinstance(value, tuple) else value for key, value in same.items()},
-            "retry_settings": filled({"max_retries": retries, "timeout": old.get("run_invocation_timeout")}),
+            **{
+                key: list(value) if isinstance(value, tuple) else value
+                for key, value in same.items()
+            },
+            "retry_settings": filled(
+                {"max_retries": retries, "timeout": old.get("run_invocation_timeout")}
+            ),
             # On the step: neither a parallel component nor its task keeps them.
             "environment_variables": {str(key): str(value) for key, value in variables.items()},
             "task": filled(

@@ -23,22 +23,50 @@ from arc_toolkit.azureml.migrate.v1_values import (
 )
 from arc_toolkit.azureml.python.names import Module
 from arc_toolkit.azureml.python.read_meaning import Meanings
-from arc_toolkit.edit.python_expressions import calls_in, short
-from arc_toolkit.edit.python_names import Binding, Statement
+from arc_toolkit.edit.code.expressions import calls_in, short
+from arc_toolkit.edit.code.names import Binding, Statement
 
 CONFIG = "ParallelRunConfig"
 STEP = "ParallelRunStep"
 _CONFIG_ORDER = (
-    *("environment", "entry_script", "error_threshold", "output_action", "compute_target", "node_count"),
-    *("process_count_per_node", "mini_batch_size", "source_directory", "description", "logging_level"),
+    *(
+        "environment",
+        "entry_script",
+        "error_threshold",
+        "output_action",
+        "compute_target",
+        "node_count",
+    ),
+    *(
+        "process_count_per_node",
+        "mini_batch_size",
+        "source_directory",
+        "description",
+        "logging_level",
+    ),
     *("run_invocation_timeout", "run_max_try", "append_row_file_name", "allowed_failed_count"),
     *("allowed_failed_percent", "partition_keys", "environment_variables"),
 )
 # Fields that have a value in every config.
-_NEEDED = ("environment", "entry_script", "compute_target", "node_count", "mini_batch_size", "output_action")
+_NEEDED = (
+    "environment",
+    "entry_script",
+    "compute_target",
+    "node_count",
+    "mini_batch_size",
+    "output_action",
+)
 # Names of fields in a file of a config.
 _IN_FILE = {"compute_target_name": "compute_target", "environment_name": "environment"}
-_STEP_ORDER = ("name", "parallel_run_config", "inputs", "output", "side_inputs", "arguments", "allow_reuse")
+_STEP_ORDER = (
+    "name",
+    "parallel_run_config",
+    "inputs",
+    "output",
+    "side_inputs",
+    "arguments",
+    "allow_reuse",
+)
 # Methods of a config that do not change it, and calls that take it as what it is.
 _HARMLESS = frozenset({"save_to_yaml", STEP, "print", "display", "type", "str", "repr"})
 
@@ -101,10 +129,16 @@ def read_fields(step: Made, config: Made | None, meanings: Meanings) -> PrsField
         _read(given, values, fields)
     given = arguments(step.call, _STEP_ORDER, step.statement)
     holder = given.values.pop("parallel_run_config", None)
-    from_file = config is None and holder is not None and _from_file(*values.follow(*holder), meanings, fields)
+    from_file = (
+        config is None
+        and holder is not None
+        and _from_file(*values.follow(*holder), meanings, fields)
+    )
     if config is None and not from_file:
         text = short(holder[0]) if holder is not None else "nothing"
-        fields.notes.append(f"parallel_run_config is {text}, which is not made here: its fields are not known")
+        fields.notes.append(
+            f"parallel_run_config is {text}, which is not made here: its fields are not known"
+        )
         fields.unknown |= dict.fromkeys(_NEEDED, f"a part of {text}")
     elif config is not None and holder is not None and values.follow(*holder)[0] is not config.call:
         fields.notes.append(f"{short(holder[0])} is taken for the one {CONFIG} of the file")
@@ -115,7 +149,11 @@ def read_fields(step: Made, config: Made | None, meanings: Meanings) -> PrsField
 
 def _from_file(made: ast.expr, statement: Statement, meanings: Meanings, fields: PrsFields) -> bool:
     """`ParallelRunConfig.load_yaml(ws, "config.yml")`: what the file says, as `save_to_yaml` writes it."""
-    if not (isinstance(made, ast.Call) and isinstance(made.func, ast.Attribute) and made.func.attr == "load_yaml"):
+    if not (
+        isinstance(made, ast.Call)
+        and isinstance(made.func, ast.Attribute)
+        and made.func.attr == "load_yaml"
+    ):
         return False
     given = arguments(made, ("workspace", "path"), statement).values.get("path")
     name = meanings.text(*given) if given is not None else None
@@ -129,12 +167,16 @@ def _from_file(made: ast.expr, statement: Statement, meanings: Meanings, fields:
     if not isinstance(config, dict):
         return False
     said: dict[str, Any] = {
-        _IN_FILE.get(str(key), str(key)): value for key, value in config.items() if value is not None
+        _IN_FILE.get(str(key), str(key)): value
+        for key, value in config.items()
+        if value is not None
     }
     version = said.pop("environment_version", None)
     if version is not None and "environment" in said:
         said["environment"] = f"{said['environment']}:{version}"
-    fields.values |= {key: value for key, value in said.items() if key not in ("input_format", "version")}
+    fields.values |= {
+        key: value for key, value in said.items() if key not in ("input_format", "version")
+    }
     fields.notes.append(f"the fields of parallel_run_config are those of {name}")
     return True
 
@@ -144,14 +186,20 @@ def _changes(
 ) -> None:
     """What is set on the config after it is made, into its arguments."""
     stmt = config.statement.stmt
-    if not (isinstance(stmt, ast.Assign) and stmt.value is config.call and isinstance(stmt.targets[0], ast.Name)):
+    if not (
+        isinstance(stmt, ast.Assign)
+        and stmt.value is config.call
+        and isinstance(stmt.targets[0], ast.Name)
+    ):
         return
     before = until if not alone else None
     for use in values.uses(Binding(stmt.targets[0].id, config.statement, config.call), before):
         line = use.statement.source.file_line(use.statement.stmt.lineno)
         if use.how == "argument":
             if use.path[0] not in _HARMLESS:
-                fields.notes.append(f"{use.path[0]}() gets the config in line {line}: what it sets is not read")
+                fields.notes.append(
+                    f"{use.path[0]}() gets the config in line {line}: what it sets is not read"
+                )
         elif use.how == "assign" and len(use.path) == 1 and use.statement.is_certain_before(until):
             given.values[use.path[0]] = use.value, use.statement
         elif use.how == "assign" and use.path[0] == "environment_variables" and len(use.path) == 2:
@@ -180,7 +228,9 @@ def _read(given: Arguments, values: V1Data, fields: PrsFields) -> None:
             value = value.default
         fields.values[name] = value
         fields.unknown.pop(name, None)
-        if name == "arguments" and (unsaid := [item.text for item in value if isinstance(item, Unsaid)]):
+        if name == "arguments" and (
+            unsaid := [item.text for item in value if isinstance(item, Unsaid)]
+        ):
             fields.unknown[name] = ", ".join(unsaid)
         if name == "environment":
             try:
@@ -188,7 +238,10 @@ def _read(given: Arguments, values: V1Data, fields: PrsFields) -> None:
             except NotPlain:
                 fields.unknown["environment_variables"] = f"set on {short(node)}"
             else:
-                fields.values["more_variables"] = {**variables, **fields.values.get("more_variables", {})}
+                fields.values["more_variables"] = {
+                    **variables,
+                    **fields.values.get("more_variables", {}),
+                }
     if given.rest:
         fields.unknown["**"] = given.rest
 
@@ -223,10 +276,14 @@ def _argument(node: ast.expr, statement: Statement, values: V1Data) -> Any:
     try:
         return values.plain(node, statement)
     except NotPlain:
-        return values.data(node, statement) if values.is_data(node, statement) else Unsaid(short(node))
+        return (
+            values.data(node, statement) if values.is_data(node, statement) else Unsaid(short(node))
+        )
 
 
-def _items(node: ast.expr, statement: Statement, values: V1Data) -> list[tuple[ast.expr, Statement]]:
+def _items(
+    node: ast.expr, statement: Statement, values: V1Data
+) -> list[tuple[ast.expr, Statement]]:
     """The expressions in a list, or the one that is given without a list."""
     made, where = values.follow(node, statement)
     if isinstance(made, ast.List | ast.Tuple):

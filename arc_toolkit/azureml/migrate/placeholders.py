@@ -35,12 +35,11 @@ Part = str | Placeholder | OptionalGroup
 
 _NAME = r"\s*(?P<{}>(?:inputs|outputs|search_space)\.[^{{}}\s]+?)\s*"
 # The v2 spellings, with `$`, are understood too: in v1.5 they could only be escapes of no use.
-_SIMPLE = (
-    rf"\$\{{\{{{_NAME.format('v2_name')}\}}\}}|\{{{_NAME.format('name')}\}}|(?P<escape>\{{\{{|\}}\}}|\[\[|\]\])"
-)
+_SIMPLE = rf"\$\{{\{{{_NAME.format('v2_name')}\}}\}}|\{{{_NAME.format('name')}\}}|(?P<escape>\{{\{{|\}}\}}|\[\[|\]\])"
 _SIMPLE_PART = re.compile(_SIMPLE)
 _PART = re.compile(
-    rf"\$\[\[(?P<v2_group>.*?)\]\](?!\])|{_SIMPLE}|\[(?P<group>(?:\[\[|\]\]|[^\[\]])*+)\]", re.DOTALL
+    rf"\$\[\[(?P<v2_group>.*?)\]\](?!\])|{_SIMPLE}|\[(?P<group>(?:\[\[|\]\]|[^\[\]])*+)\]",
+    re.DOTALL,
 )
 
 
@@ -99,7 +98,9 @@ def renamed(parts: list[Part], names: Mapping[Placeholder, Placeholder]) -> list
 
 
 def render_parts(
-    parts: list[Part], place: Callable[[Placeholder], str], keep: Callable[[OptionalGroup], str | None]
+    parts: list[Part],
+    place: Callable[[Placeholder], str],
+    keep: Callable[[OptionalGroup], str | None],
 ) -> str:
     """The text again: `place` gives the text of a placeholder, `keep` that of a group, or None to drop it.
 

@@ -31,8 +31,8 @@ from arc_toolkit.azureml.python.meaning import Component, PipelineFunction
 from arc_toolkit.azureml.python.names import Module
 from arc_toolkit.azureml.python.python_plan import PythonPlan
 from arc_toolkit.azureml.settings import Settings
-from arc_toolkit.edit.edits import Refused
-from arc_toolkit.edit.python_names import Binding, Scope, Statement, Use
+from arc_toolkit.edit.code.names import Binding, Scope, Statement, Use
+from arc_toolkit.edit.files.edits import Refused
 
 
 def plan_sweeps(
@@ -66,7 +66,11 @@ _OF_V15 = (
     "and `dsl.pipeline` to azure.ai.ml"
 )
 _SECTIONS = ("objective", "limits", "early_termination")
-_RESOURCES = {"instance_type": "instance_type", "instance_count": "instance_count", "node_count": "instance_count"}
+_RESOURCES = {
+    "instance_type": "instance_type",
+    "instance_count": "instance_count",
+    "node_count": "instance_count",
+}
 
 
 def step_sweeps(plan: PythonPlan, scope: Scope) -> Iterator[tuple[str, list[Use]]]:
@@ -85,7 +89,9 @@ def step_change(plan: PythonPlan, scope: Scope, name: str, sweeps: list[Use]) ->
     statement = sweeps[0].statement
     made = plan.meanings.binding(name, statement)
     if not (isinstance(made, Binding) and made.statement.body is statement.body and _is_call(made)):
-        raise Refused(f"{name} is not made by one call in the same block, so its settings may come from elsewhere")
+        raise Refused(
+            f"{name} is not made by one call in the same block, so its settings may come from elsewhere"
+        )
     call = made.value
     assert isinstance(call, ast.Call)
     settings = [
@@ -101,7 +107,9 @@ def step_change(plan: PythonPlan, scope: Scope, name: str, sweeps: list[Use]) ->
     if spec is not None:
         _take_spec(reader, spec, {str(keyword.arg) for keyword in call.keywords})
     of_spec = list(reader.spec.data["search_space"])
-    drawn = [keyword for keyword in call.keywords if reader.distribution(keyword.value, str(keyword.arg))]
+    drawn = [
+        keyword for keyword in call.keywords if reader.distribution(keyword.value, str(keyword.arg))
+    ]
     if not drawn and not of_spec:
         raise Refused(
             f"no argument of the call of {name} is a hyperdrive distribution that is imported here, so the search "
@@ -115,7 +123,9 @@ def step_change(plan: PythonPlan, scope: Scope, name: str, sweeps: list[Use]) ->
     change.expressions += [
         (made.statement, keyword.value, change.distributions[str(keyword.arg)]) for keyword in drawn
     ]
-    change.arguments_added += [(made.statement, call, item, change.distributions[item]) for item in of_spec]
+    change.arguments_added += [
+        (made.statement, call, item, change.distributions[item]) for item in of_spec
+    ]
     if plan.settings.compute:
         compute = literal(plan.settings.compute.removeprefix("azureml:"))
     *others, last = settings
@@ -154,7 +164,9 @@ def _take_spec(reader: HyperdriveReader, spec: LegacySpec, passed: set[str]) -> 
     """What the spec says, below all that the code sets; parameters that the call gives are the code's."""
     data = reader.spec.data
     for section in (*_SECTIONS, "search_space"):
-        data[section] = {key: item for key, item in spec.mapping(section).items() if key not in passed}
+        data[section] = {
+            key: item for key, item in spec.mapping(section).items() if key not in passed
+        }
     if "algorithm" in spec.data:
         data["algorithm"] = spec.data["algorithm"]
     metric = data["objective"].get("primary_metric")
@@ -175,7 +187,9 @@ def _is_v15(plan: PythonPlan, scope: Scope, made: Binding) -> bool:
 
 def _is_call(made: Binding) -> bool:
     stmt = made.statement.stmt
-    return isinstance(stmt, ast.Assign) and len(stmt.targets) == 1 and isinstance(made.value, ast.Call)
+    return (
+        isinstance(stmt, ast.Assign) and len(stmt.targets) == 1 and isinstance(made.value, ast.Call)
+    )
 
 
 def _refuse_other_uses(name: str, made: Binding, settings: list[Use], last: Use) -> None:
@@ -186,7 +200,9 @@ def _refuse_other_uses(name: str, made: Binding, settings: list[Use], last: Use)
         stmt = use.statement.stmt
         if use.statement.body is not body:
             raise Refused("its runsettings are set in another block too", line=stmt.lineno)
-        if not isinstance(stmt, ast.Expr) and not (isinstance(stmt, ast.Assign) and len(stmt.targets) == 1):
+        if not isinstance(stmt, ast.Expr) and not (
+            isinstance(stmt, ast.Assign) and len(stmt.targets) == 1
+        ):
             raise Refused("this is not a plain assignment", line=stmt.lineno)
     for stmt in body[body.index(made.statement.stmt) + 1 : body.index(last.statement.stmt)]:
         if id(stmt) not in taken and any(
@@ -223,16 +239,22 @@ def _take(reader: HyperdriveReader, use: Use, resources: dict[str, str]) -> str:
             resources[_resource(key, node)] = source.slice(node)
         case ("target",):
             return source.slice(node)
-        case ("configure",) if isinstance(node, ast.Call) and [item.arg for item in node.keywords] == ["target"]:
+        case ("configure",) if isinstance(node, ast.Call) and [
+            item.arg for item in node.keywords
+        ] == ["target"]:
             return source.slice(node.keywords[0].value)
         case path:
-            raise Refused(f"runsettings.{'.'.join(path)} has no equivalent on a v2 sweep", line=node.lineno)
+            raise Refused(
+                f"runsettings.{'.'.join(path)} has no equivalent on a v2 sweep", line=node.lineno
+            )
     return ""
 
 
 def _keywords(call: ast.Call, section: str) -> list[ast.keyword]:
     if call.args or any(keyword.arg is None for keyword in call.keywords):
-        raise Refused(f"{section}.configure takes **arguments that cannot be read", line=call.lineno)
+        raise Refused(
+            f"{section}.configure takes **arguments that cannot be read", line=call.lineno
+        )
     return call.keywords
 
 

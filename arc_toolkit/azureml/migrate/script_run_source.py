@@ -15,22 +15,42 @@ from arc_toolkit.azureml.migrate.parallel_run_source import script_arguments
 from arc_toolkit.azureml.migrate.v1_data import V1Data
 from arc_toolkit.azureml.migrate.v1_forms import Ports
 from arc_toolkit.azureml.migrate.v1_values import NotPlain, Unsaid, arguments
-from arc_toolkit.edit.edits import Refused
-from arc_toolkit.edit.python_expressions import last_name, short
-from arc_toolkit.edit.python_names import Statement
+from arc_toolkit.edit.code.expressions import last_name, short
+from arc_toolkit.edit.code.names import Statement
+from arc_toolkit.edit.files.edits import Refused
 
 _ORDER = (
-    *("source_directory", "script", "arguments", "run_config", "_telemetry_values", "compute_target"),
-    *("environment", "distributed_job_config", "resume_from", "max_run_duration_seconds", "command"),
+    *(
+        "source_directory",
+        "script",
+        "arguments",
+        "run_config",
+        "_telemetry_values",
+        "compute_target",
+    ),
+    *(
+        "environment",
+        "distributed_job_config",
+        "resume_from",
+        "max_run_duration_seconds",
+        "command",
+    ),
     "docker_runtime_config",
 )
 # Settings of a RunConfiguration -> the argument of ScriptRunConfig that means the same.
-_RUN_SETTINGS = {"target": "compute_target", "environment": "environment", "node_count": "node_count"}
+_RUN_SETTINGS = {
+    "target": "compute_target",
+    "environment": "environment",
+    "node_count": "node_count",
+}
 _HARMLESS = frozenset({"HyperDriveConfig", "submit", "print", "display"})
 # v1 configuration -> v2 distribution; its arguments in order, with their defaults.
 _DISTRIBUTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "MpiConfiguration": ("mpi", {"process_count_per_node": 1, "node_count": 1}),
-    "PyTorchConfiguration": ("pytorch", {"communication_backend": "Nccl", "process_count": None, "node_count": 1}),
+    "PyTorchConfiguration": (
+        "pytorch",
+        {"communication_backend": "Nccl", "process_count": None, "node_count": 1},
+    ),
     "TensorflowConfiguration": ("tensorflow", {"worker_count": 1, "parameter_server_count": 1}),
 }
 
@@ -65,7 +85,13 @@ def read_script_run(
     if "run_config" in fields:
         fields.update(_later(*fields.pop("run_config"), values, run, ()))
     _command(run, fields, values, call)
-    for name in ("source_directory", "compute_target", "environment", "max_run_duration_seconds", "node_count"):
+    for name in (
+        "source_directory",
+        "compute_target",
+        "environment",
+        "max_run_duration_seconds",
+        "node_count",
+    ):
         if name in fields:
             try:
                 _plain_field(run, name, *fields[name], values)
@@ -77,7 +103,9 @@ def read_script_run(
     return run
 
 
-def _plain_field(run: ScriptRun, name: str, node: ast.expr, where: Statement, values: V1Data) -> None:
+def _plain_field(
+    run: ScriptRun, name: str, node: ast.expr, where: Statement, values: V1Data
+) -> None:
     match name:
         case "source_directory":
             run.code = str(values.plain(node, where) or ".")
@@ -116,7 +144,9 @@ def _command(
             try:
                 words += script_arguments(*fields[name], values)
             except NotPlain:
-                raise Refused(f"{name} of ScriptRunConfig cannot be read: {short(fields[name][0])}") from None
+                raise Refused(
+                    f"{name} of ScriptRunConfig cannot be read: {short(fields[name][0])}"
+                ) from None
     if "command" in fields and len(words) == 1 and isinstance(words[0], str):
         run.command = words[0]
         return
@@ -131,12 +161,19 @@ def _command(
 
 def _distribution(run: ScriptRun, node: ast.expr, statement: Statement, values: V1Data) -> None:
     made, where = values.follow(node, statement)
-    kind, defaults = _DISTRIBUTIONS.get(last_name(made.func), ("", {})) if isinstance(made, ast.Call) else ("", {})
+    kind, defaults = (
+        _DISTRIBUTIONS.get(last_name(made.func), ("", {}))
+        if isinstance(made, ast.Call)
+        else ("", {})
+    )
     if not kind or not isinstance(made, ast.Call):
         run.unknown["distributed_job_config"] = short(node)
         return
     try:
-        given = {key: values.plain(*item) for key, item in arguments(made, tuple(defaults), where).values.items()}
+        given = {
+            key: values.plain(*item)
+            for key, item in arguments(made, tuple(defaults), where).values.items()
+        }
     except NotPlain:
         run.unknown["distributed_job_config"] = short(made)
         return
@@ -147,5 +184,7 @@ def _distribution(run: ScriptRun, node: ast.expr, statement: Statement, values: 
         return
     run.instance_count = read["node_count"]
     # v1 counts all processes of PyTorch, v2 those of one node; without a count v1 starts one per node.
-    processes = read.get("process_count_per_node") or max(1, (read["process_count"] or 0) // read["node_count"])
+    processes = read.get("process_count_per_node") or max(
+        1, (read["process_count"] or 0) // read["node_count"]
+    )
     run.distribution = {"type": kind, "process_count_per_instance": processes}

@@ -55,7 +55,9 @@ POLICIES = {
         ("slack_factor", "slack_amount"),
         ("evaluation_interval", "slack_factor", "slack_amount", "delay_evaluation"),
     ),
-    "median_stopping": Policy("MedianStoppingPolicy", (), ("evaluation_interval", "delay_evaluation")),
+    "median_stopping": Policy(
+        "MedianStoppingPolicy", (), ("evaluation_interval", "delay_evaluation")
+    ),
     "truncation_selection": Policy(
         "TruncationSelectionPolicy",
         ("truncation_percentage",),
@@ -96,15 +98,21 @@ def search_space(spec: LegacySpec) -> dict[str, dict[str, Any]]:
     """The `search_space` of a v1.5 sweep as that of v2."""
     space = spec.mapping("search_space")
     if not space:
-        raise spec.refuse("the sweep has no search_space: name the parameters to sweep", "search_space")
-    return {str(name): distribution(spec, value, "search_space", name) for name, value in space.items()}
+        raise spec.refuse(
+            "the sweep has no search_space: name the parameters to sweep", "search_space"
+        )
+    return {
+        str(name): distribution(spec, value, "search_space", name) for name, value in space.items()
+    }
 
 
 def distribution(spec: LegacySpec, value: object, *at: Any) -> dict[str, Any]:
     """One distribution with the keys that v2 knows, in their order."""
     name = at[-1]
     if not isinstance(value, dict):
-        raise spec.refuse(f"{name} is not a distribution: write `type: uniform` and its parameters", *at)
+        raise spec.refuse(
+            f"{name} is not a distribution: write `type: uniform` and its parameters", *at
+        )
     for old, new in _OLD_KEYS.items():
         if old in value and new not in value:
             spec.note(f"{name}: `{old}` of old drafts is written as `{new}`", *at)
@@ -112,7 +120,11 @@ def distribution(spec: LegacySpec, value: object, *at: Any) -> dict[str, Any]:
     kind = str(value.get("type", "")).lower()
     known = DISTRIBUTIONS.get(kind)
     if known is None:
-        named = f"the distribution {value['type']!r}" if "type" in value else "a distribution without type"
+        named = (
+            f"the distribution {value['type']!r}"
+            if "type" in value
+            else "a distribution without type"
+        )
         raise spec.refuse(f"{name} has {named}: use one of {', '.join(DISTRIBUTIONS)}", *at)
     missing = [key for key in known.keys if key not in value]
     if missing:
@@ -139,7 +151,9 @@ def _values(spec: LegacySpec, values: object, *at: Any) -> list[Any]:
 def _value(spec: LegacySpec, value: object, *at: Any) -> Any:
     """One value of a choice; booleans become the words that v1.5 made of them, since v2 rejects booleans."""
     if isinstance(value, bool):
-        spec.note(f"{_parameter(at)}: {value} is written as the string {str(value)!r}, as v1.5 did", *at)
+        spec.note(
+            f"{_parameter(at)}: {value} is written as the string {str(value)!r}, as v1.5 did", *at
+        )
         return str(value)
     if number(value) or isinstance(value, str):
         return value
@@ -150,7 +164,9 @@ def _value(spec: LegacySpec, value: object, *at: Any) -> Any:
             else _value(spec, item, *at, key)
             for key, item in value.items()
         }
-    raise spec.refuse(f"{_parameter(at)}: {value!r} cannot be a value of a choice: use numbers or strings", *at)
+    raise spec.refuse(
+        f"{_parameter(at)}: {value!r} cannot be a value of a choice: use numbers or strings", *at
+    )
 
 
 def _parameter(at: tuple[Any, ...]) -> str:
@@ -173,7 +189,9 @@ def algorithm(spec: LegacySpec) -> str:
         spec.note("no algorithm is given: random, the default of v1.5 and of v2, is written out")
         return "random"
     if str(value).lower() not in ALGORITHMS:
-        raise spec.refuse(f"the algorithm {value!r} is unknown: use one of {', '.join(ALGORITHMS)}", "algorithm")
+        raise spec.refuse(
+            f"the algorithm {value!r} is unknown: use one of {', '.join(ALGORITHMS)}", "algorithm"
+        )
     return str(value).lower()
 
 
@@ -211,15 +229,15 @@ def limits(spec: LegacySpec) -> dict[str, int]:
                 raise spec.refuse_value("use a whole number above 0", "limits", key)
             out[key] = value
     if "max_total_trials" not in out:
-        reason = (
-            "limits.max_total_trials is missing, and v2 requires it (v1.5 lets runsettings.sweep.limits give it)"
-        )
+        reason = "limits.max_total_trials is missing, and v2 requires it (v1.5 lets runsettings.sweep.limits give it)"
         raise spec.refuse(f"{reason}: add it", "limits")
     if (minutes := section.get("timeout_minutes")) is not None:
         if not number(minutes) or not 0 < minutes < math.inf:
             raise spec.refuse_value("use a number above 0", "limits", "timeout_minutes")
         out["timeout"] = round(minutes * 60)
-    spec.warn_unknown(section, ("max_total_trials", "max_concurrent_trials", "timeout_minutes"), "limits")
+    spec.warn_unknown(
+        section, ("max_total_trials", "max_concurrent_trials", "timeout_minutes"), "limits"
+    )
     return out
 
 
@@ -238,7 +256,9 @@ def early_termination(spec: LegacySpec) -> dict[str, Any] | None:
     policy = POLICIES.get(kind)
     if policy is None:
         known = ", ".join(POLICIES)
-        raise spec.refuse(f"the early termination policy {name!r} is unknown: use one of {known} or default", at)
+        raise spec.refuse(
+            f"the early termination policy {name!r} is unknown: use one of {known} or default", at
+        )
     out: dict[str, Any] = {"type": kind}
     for key in (*policy.keys, *POLICY_DEFAULTS):
         value = section.get(key, POLICY_DEFAULTS.get(key))
@@ -248,7 +268,9 @@ def early_termination(spec: LegacySpec) -> dict[str, Any] | None:
             out[key] = value
     slacks = [key for key in policy.keys if key in out]
     if policy.keys and len(slacks) != 1:
-        raise spec.refuse(f"{kind} needs {' or '.join(policy.keys)}{', not both' if slacks else ''}: fix it", at)
+        raise spec.refuse(
+            f"{kind} needs {' or '.join(policy.keys)}{', not both' if slacks else ''}: fix it", at
+        )
     if "evaluation_interval" not in section:
         reason = "1, the documented default, is written out, because azure-ai-ml would send 0"
         spec.note(f"early_termination.evaluation_interval: {reason}", at)
@@ -266,7 +288,9 @@ def literal(value: object) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return f'float("{value}")'
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{literal(key)}: {literal(item)}" for key, item in value.items()) + "}"
+        return (
+            "{" + ", ".join(f"{literal(key)}: {literal(item)}" for key, item in value.items()) + "}"
+        )
     return repr(value)
 
 
@@ -277,7 +301,11 @@ def distribution_text(drawn: dict[str, Any], used: set[str]) -> str:
     parts = []
     for key in known.keys:
         value = drawn[key]
-        listed = f"[{', '.join(_element(item, used) for item in value)}]" if isinstance(value, list) else None
+        listed = (
+            f"[{', '.join(_element(item, used) for item in value)}]"
+            if isinstance(value, list)
+            else None
+        )
         parts.append(f"{key}={listed or literal(value)}")
     return f"{known.v2_class}({', '.join(parts)})"
 
@@ -303,7 +331,9 @@ def sweep_arguments(body: dict[str, Any], used: set[str]) -> dict[str, str]:
     if policy := body.get("early_termination"):
         name = POLICIES[policy["type"]].v2_class
         used.add(name)
-        inner = ", ".join(f"{key}={literal(value)}" for key, value in policy.items() if key != "type")
+        inner = ", ".join(
+            f"{key}={literal(value)}" for key, value in policy.items() if key != "type"
+        )
         arguments["early_termination_policy"] = f"{name}({inner})"
     return arguments
 
@@ -318,4 +348,6 @@ def call_lines(function: str, arguments: dict[str, str], column: int) -> str:
     line = call_text(function, arguments)
     if column + len(line) < WIDTH:
         return line
-    return f"{function}(\n" + "".join(f"    {key}={text},\n" for key, text in arguments.items()) + ")"
+    return (
+        f"{function}(\n" + "".join(f"    {key}={text},\n" for key, text in arguments.items()) + ")"
+    )

@@ -21,7 +21,13 @@ from arc_toolkit.azureml.migrate.forms import (
     UNSET,
     SweepPlan,
 )
-from arc_toolkit.azureml.migrate.legacy_spec import RULE, LegacySpec, ReadFile, parse_spec, read_or_none
+from arc_toolkit.azureml.migrate.legacy_spec import (
+    RULE,
+    LegacySpec,
+    ReadFile,
+    parse_spec,
+    read_or_none,
+)
 from arc_toolkit.azureml.migrate.trial import legal
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.threads import (
@@ -33,8 +39,8 @@ from arc_toolkit.azureml.threads import (
     evidence_in_command,
     evidence_in_dependencies,
 )
-from arc_toolkit.edit.edits import Refused
-from arc_toolkit.edit.yaml_writer import Comment, file_text
+from arc_toolkit.edit.files.edits import Refused
+from arc_toolkit.edit.yaml.writer import Comment, file_text
 from arc_toolkit.findings import FileResult, Finding
 
 
@@ -50,7 +56,9 @@ def convert(path: str, data: bytes, settings: Settings, read_file: ReadFile) -> 
         there = {name: read_or_none(read_file, name) for name in new_files}
         for name, old in there.items():
             if old is not None and MARK.encode() not in old:
-                raise Refused(f"{name} already exists and was not written by this command: move it away")
+                raise Refused(
+                    f"{name} already exists and was not written by this command: move it away"
+                )
     except Refused as refused:
         return FileResult(path, data, refused=refused.sentence(path))
     new_files = {name: text for name, text in new_files.items() if text.encode() != there[name]}
@@ -71,10 +79,14 @@ def _convert(sweep: LegacySpec, settings: Settings, read_file: ReadFile) -> dict
     sweep.warn_unknown(sweep.data, trial.SWEEP_KEYS)
     body = space.sweep_body(sweep)
     python = settings.sweep_as == "python"
-    trial_plan, body["search_space"] = trial.take(spec, sweep, body["search_space"], read_file, python=python)
+    trial_plan, body["search_space"] = trial.take(
+        spec, sweep, body["search_space"], read_file, python=python
+    )
     stem = posixpath.splitext(posixpath.basename(sweep.path))[0]
     component_path = posixpath.join(posixpath.dirname(spec.path), f"{stem}.trial.v2.yaml")
-    environment = convert_environment(spec, read_file, trial_plan.includes, f"{stem}.trial.v2.dockerfile")
+    environment = convert_environment(
+        spec, read_file, trial_plan.includes, f"{stem}.trial.v2.dockerfile"
+    )
     plan = SweepPlan(sweep, trial_plan, settings, body, {}, component_path)
     plan.variables.update(_variables(plan, environment.text, read_file))
     _note_settings(plan)
@@ -82,14 +94,18 @@ def _convert(sweep: LegacySpec, settings: Settings, read_file: ReadFile) -> dict
 
     header = f"{MARK} from {posixpath.basename(spec.path)}, the trial of {plan.origin}."
     files = {
-        component_path: file_text({Comment(header): None, **forms.component(plan, environment.value)}, FILE_STYLE)
+        component_path: file_text(
+            {Comment(header): None, **forms.component(plan, environment.value)}, FILE_STYLE
+        )
     }
     for name, text in environment.new_files.items():
         files[name] = f"{text.rstrip()}\n# {header}\n"
     if python:
         files[posixpath.join(plan.folder, f"{legal(stem)}_v2.py")] = forms.python(plan)
     elif settings.sweep_as == "job":
-        files[posixpath.join(plan.folder, f"{stem}.v2.yaml")] = forms.job(plan, environment.moved(plan.move))
+        files[posixpath.join(plan.folder, f"{stem}.v2.yaml")] = forms.job(
+            plan, environment.moved(plan.move)
+        )
     else:
         files[posixpath.join(plan.folder, f"{stem}.v2.yaml")] = forms.step(plan)
     return files
@@ -105,7 +121,9 @@ def _variables(plan: SweepPlan, packages: str, read_file: ReadFile) -> dict[str,
     ]
     folder = posixpath.join(posixpath.dirname(plan.trial.source.path), plan.trial.code)
     for word in command.split():
-        code = read_or_none(read_file, posixpath.join(folder, word)) if word.endswith(".py") else None
+        code = (
+            read_or_none(read_file, posixpath.join(folder, word)) if word.endswith(".py") else None
+        )
         if code is not None:
             evidence += evidence_in_code(code.decode("utf-8", "replace"), word)
     # As `patch` decides it for the v1.5 spec, so that the order of the two makes no difference.
@@ -113,10 +131,14 @@ def _variables(plan: SweepPlan, packages: str, read_file: ReadFile) -> dict[str,
     path = plan.sweep.path
     if decision.how == "cannot":
         message = "no threads are set"
-        plan.sweep.notes.append(Finding("threads", "warning", message, path, reason=decision.reason))
+        plan.sweep.notes.append(
+            Finding("threads", "warning", message, path, reason=decision.reason)
+        )
     elif added := decision.variables(variables):
         message = f"{' and '.join(added)} set for threads"
-        plan.sweep.notes.append(Finding("threads", "note", message, path, reason=decision.reason, applied=True))
+        plan.sweep.notes.append(
+            Finding("threads", "note", message, path, reason=decision.reason, applied=True)
+        )
         variables.update(added)
     return variables
 
@@ -131,7 +153,9 @@ def _note_settings(plan: SweepPlan) -> None:
                 f"{option} is not given: {default} is written, what AzureML takes for a job without one"
             )
     if plan.settings.compute is None:
-        plan.sweep.warn(f"--compute is not given: {UNSET} is written; put in the name of the attached cluster")
+        plan.sweep.warn(
+            f"--compute is not given: {UNSET} is written; put in the name of the attached cluster"
+        )
     if plan.settings.sweep_as == "job":
         plan.sweep.note(
             "instance_type and instance_count are plain values: a standalone job takes no binding there; change "
@@ -153,7 +177,8 @@ def _note_variables(plan: SweepPlan) -> None:
         return
     if plan.settings.sweep_as == "job":
         plan.trial.source.note(
-            f"{names}: written under trial.environment_variables, which a sweep job keeps", "environment_variables"
+            f"{names}: written under trial.environment_variables, which a sweep job keeps",
+            "environment_variables",
         )
         return
     message = (
@@ -208,7 +233,9 @@ def convert_environment(
     if section.get("name"):
         version = section.get("version")
         spec.warn_unknown(section, ("name", "version", "os"), "environment")
-        return ConvertedEnvironment(f"azureml:{section['name']}{f':{version}' if version else '@latest'}")
+        return ConvertedEnvironment(
+            f"azureml:{section['name']}{f':{version}' if version else '@latest'}"
+        )
     docker = spec.mapping("environment", "docker")
     conda = spec.mapping("environment", "conda")
     build = spec.mapping("environment", "docker", "build")
@@ -222,12 +249,17 @@ def convert_environment(
     result = ConvertedEnvironment(value)
     folder = posixpath.dirname(spec.path)
     if build.get("dockerfile"):
-        value["build"] = _build(spec, str(build["dockerfile"]), folder, read_file, includes, dockerfile, result)
+        value["build"] = _build(
+            spec, str(build["dockerfile"]), folder, read_file, includes, dockerfile, result
+        )
     else:
         value["image"] = docker.get("image") or DEFAULT_IMAGE
         result.text = str(value["image"])
         if not docker.get("image"):
-            spec.warn(f"the environment names no image; {DEFAULT_IMAGE} is written: check it", "environment")
+            spec.warn(
+                f"the environment names no image; {DEFAULT_IMAGE} is written: check it",
+                "environment",
+            )
     dependencies = _conda(spec, conda, folder, read_file, result)
     if dependencies is not None and "build" in value:
         spec.warn(
@@ -239,9 +271,7 @@ def convert_environment(
         value["conda_file"] = dependencies
         if isinstance(dependencies, dict) and not conda.get("conda_dependencies"):
             path = str(conda["pip_requirements_file"]).removeprefix("file:")
-            message = (
-                f"v2 has no pip requirements file: the packages of {path} are written out, with {DEFAULT_PYTHON}"
-            )
+            message = f"v2 has no pip requirements file: the packages of {path} are written out, with {DEFAULT_PYTHON}"
             spec.note(message, "environment", "conda", "pip_requirements_file")
     value["os_type"] = "linux"
     return result
@@ -276,10 +306,19 @@ def _build(
 
 
 def _conda(
-    spec: LegacySpec, conda: dict[str, Any], folder: str, read_file: ReadFile, result: ConvertedEnvironment
+    spec: LegacySpec,
+    conda: dict[str, Any],
+    folder: str,
+    read_file: ReadFile,
+    result: ConvertedEnvironment,
 ) -> Any:
     """A path, or the dependencies themselves; None where there are none."""
-    known = ("conda_dependencies", "conda_dependencies_file", "pip_requirements_file", "userManagedDependencies")
+    known = (
+        "conda_dependencies",
+        "conda_dependencies_file",
+        "pip_requirements_file",
+        "userManagedDependencies",
+    )
     spec.warn_unknown(conda, (*known, "user_managed_dependencies"), "environment", "conda")
     if inline := conda.get("conda_dependencies"):
         result.text += f"\n{inline}"
@@ -291,13 +330,17 @@ def _conda(
         data = read_or_none(read_file, posixpath.join(folder, path))
         if data is None:
             raise spec.refuse(
-                f"environment.conda.{key} {path} cannot be read: fix the path", "environment", "conda"
+                f"environment.conda.{key} {path} cannot be read: fix the path",
+                "environment",
+                "conda",
             )
         result.text += "\n" + data.decode("utf-8", "replace")
         if key == "conda_dependencies_file":
             parse_spec(posixpath.join(folder, path), data)
             return path
-        lines = [line.split(" #")[0].strip() for line in data.decode("utf-8", "replace").splitlines()]
+        lines = [
+            line.split(" #")[0].strip() for line in data.decode("utf-8", "replace").splitlines()
+        ]
         packages = [line for line in lines if line and not line.startswith("#")]
         return {"name": "project", "dependencies": [DEFAULT_PYTHON, "pip", {"pip": packages}]}
     return None

@@ -15,7 +15,7 @@ from typing import Any
 from arc_toolkit.azureml.migrate.legacy_spec import LegacySpec, ReadFile, parse_spec, read_or_none
 from arc_toolkit.azureml.migrate.placeholders import Part, Placeholder, parse, references, renamed
 from arc_toolkit.azureml.migrate.space import DISTRIBUTIONS, POLICIES, drawn_kind
-from arc_toolkit.edit.edits import Refused
+from arc_toolkit.edit.files.edits import Refused
 
 LAUNCHERS = {"mpi": "mpi", "torch.distributed": "pytorch", "pytorch": "pytorch"}
 
@@ -23,7 +23,15 @@ _COMMON = (
     *("$schema", "name", "version", "display_name", "type", "description", "tags"),
     *("is_deterministic", "inputs", "outputs", "environment_variables"),
 )
-SWEEP_KEYS = (*_COMMON, "trial", "algorithm", "search_space", "objective", "limits", "early_termination")
+SWEEP_KEYS = (
+    *_COMMON,
+    "trial",
+    "algorithm",
+    "search_space",
+    "objective",
+    "limits",
+    "early_termination",
+)
 TRIAL_KEYS = (*_COMMON, "code", "command", "launcher", "environment", "successful_return_code")
 
 
@@ -63,18 +71,26 @@ def find(sweep: LegacySpec, read_file: ReadFile) -> LegacySpec:
     else:
         name = str(reference).removeprefix("file:")
         if str(reference).startswith("azureml:") or not name.endswith((".yaml", ".yml")):
-            reason = f"trial {reference} is not a file: name the trial's spec, as in file:./spec.yaml"
+            reason = (
+                f"trial {reference} is not a file: name the trial's spec, as in file:./spec.yaml"
+            )
             raise sweep.refuse(reason, "trial")
         path = posixpath.normpath(posixpath.join(posixpath.dirname(sweep.path), name))
         if path == posixpath.normpath(sweep.path):
-            raise sweep.refuse("trial refers to the sweep itself: name the spec of the trial", "trial")
+            raise sweep.refuse(
+                "trial refers to the sweep itself: name the spec of the trial", "trial"
+            )
         data = read_or_none(read_file, path)
         if data is None:
-            raise sweep.refuse(f"the trial {name} cannot be read: fix the path or add the file", "trial")
+            raise sweep.refuse(
+                f"the trial {name} cannot be read: fix the path or add the file", "trial"
+            )
         trial = parse_spec(path, data, sweep.notes)
     kind = kind_of(trial.data)
     if kind == "sweepcomponent":
-        raise sweep.refuse("the trial is itself a sweep: name a CommandComponent or DistributedComponent", "trial")
+        raise sweep.refuse(
+            "the trial is itself a sweep: name a CommandComponent or DistributedComponent", "trial"
+        )
     if kind in ("command", "sweep", "pipeline", "parallel"):
         reason = f"the trial is already v2 (type: {kind}): a v1.5 sweep takes a v1.5 trial"
         raise sweep.refuse(f"{reason}; write the sweep as v2 too", "trial")
@@ -85,7 +101,12 @@ def find(sweep: LegacySpec, read_file: ReadFile) -> LegacySpec:
 
 
 def take(
-    source: LegacySpec, sweep: LegacySpec, space: dict[str, dict[str, Any]], read_file: ReadFile, *, python: bool
+    source: LegacySpec,
+    sweep: LegacySpec,
+    space: dict[str, dict[str, Any]],
+    read_file: ReadFile,
+    *,
+    python: bool,
 ) -> tuple[Trial, dict[str, dict[str, Any]]]:
     """The trial, and the search space under the v2 names of its parameters.
 
@@ -93,7 +114,10 @@ def take(
     """
     source.warn_unknown(source.data, TRIAL_KEYS)
     if str(source.data.get("successful_return_code", "Zero")).lower() != "zero":
-        source.warn("successful_return_code has no equivalent in v2: only 0 is success", "successful_return_code")
+        source.warn(
+            "successful_return_code has no equivalent in v2: only 0 is success",
+            "successful_return_code",
+        )
     text, distribution = _command(source)
     parts = parse(text)
 
@@ -115,20 +139,33 @@ def take(
         Placeholder(kind, old): Placeholder("inputs", name)
         for kind in ("inputs", "search_space")
         for old, name in names.items()
-    } | {Placeholder("outputs", old): Placeholder("outputs", name) for old, name in out_names.items()}
+    } | {
+        Placeholder("outputs", old): Placeholder("outputs", name) for old, name in out_names.items()
+    }
     at = "launcher" if distribution else "command"
     for used in references(parts):
         if used not in new:
             reason = f"the command names {used.kind}.{used.name}, which is not declared: declare it"
             raise source.refuse(reason, at)
-    optional = {name for name in inputs if inputs[name].get("optional") is True and "default" not in inputs[name]}
+    optional = {
+        name
+        for name in inputs
+        if inputs[name].get("optional") is True and "default" not in inputs[name]
+    }
     for part in parts:
-        if isinstance(part, Placeholder) and part.kind == "inputs" and part.name in optional - space.keys():
+        if (
+            isinstance(part, Placeholder)
+            and part.kind == "inputs"
+            and part.name in optional - space.keys()
+        ):
             message = f"the command uses the optional input {part.name} outside of brackets"
             source.warn(f"{message}: v2 has no value for it then", at)
     trial = Trial(
         source,
-        {name: Input(name, declared_input(source, old, inputs[old])) for old, name in names.items()},
+        {
+            name: Input(name, declared_input(source, old, inputs[old]))
+            for old, name in names.items()
+        },
         {name: declared_output(source, old, outputs[old]) for old, name in out_names.items()},
         renamed(parts, new),
         distribution,
@@ -148,12 +185,16 @@ def _command(source: LegacySpec) -> tuple[str, dict[str, Any] | None]:
     kind = LAUNCHERS.get(str(launcher.get("type", "")).lower())
     command = launcher.get("additional_arguments")
     if kind is None:
-        raise source.refuse(f"launcher.type is {launcher.get('type')!r}: use mpi or torch.distributed", "launcher")
+        raise source.refuse(
+            f"launcher.type is {launcher.get('type')!r}: use mpi or torch.distributed", "launcher"
+        )
     if not isinstance(command, str) or not command.strip():
         raise source.refuse("launcher.additional_arguments has no command: add it", "launcher")
     source.warn_unknown(launcher, ("type", "additional_arguments"), "launcher")
     if command.split()[0].endswith(".py"):
-        source.note("the launcher's script is started with `python`, which v1.5 put before it", "launcher")
+        source.note(
+            "the launcher's script is started with `python`, which v1.5 put before it", "launcher"
+        )
         command = f"python {command.lstrip()}"
     source.note(
         "distribution.process_count_per_instance is 1: v1.5 takes it from "
@@ -169,9 +210,13 @@ def _inputs(source: LegacySpec, sweep: LegacySpec) -> dict[str, dict[str, Any]]:
     for spec in (sweep, source):
         for name, declaration in spec.mapping("inputs").items():
             if not isinstance(declaration, dict):
-                raise spec.refuse(f"input {name} has no declaration: write its type below it", "inputs", name)
+                raise spec.refuse(
+                    f"input {name} has no declaration: write its type below it", "inputs", name
+                )
             if merged.get(name, declaration) != declaration:
-                sweep.note(f"inputs.{name}: the trial's declaration is taken, as in v1.5", "inputs", name)
+                sweep.note(
+                    f"inputs.{name}: the trial's declaration is taken, as in v1.5", "inputs", name
+                )
             merged[name] = declaration
     return merged
 
@@ -184,19 +229,25 @@ def _includes(source: LegacySpec, read_file: ReadFile) -> list[str]:
     try:
         lines = [line.strip() for line in data.decode().splitlines()]
     except UnicodeDecodeError:
-        raise Refused(f"the additional includes of {source.path} are not UTF-8 text: save them as UTF-8") from None
+        raise Refused(
+            f"the additional includes of {source.path} are not UTF-8 text: save them as UTF-8"
+        ) from None
     return [line for line in lines if line and not line.startswith("#")]
 
 
 # Parameter types of v1.5 and their v2 names.
-PARAMETERS = {kind: kind for kind in ("string", "integer", "number", "boolean")} | {"enum": "string"}
+PARAMETERS = {kind: kind for kind in ("string", "integer", "number", "boolean")} | {
+    "enum": "string"
+}
 PARAMETERS |= {"int": "integer", "float": "number", "bool": "boolean"}
 # Port types; every other one is a folder, or a file where its name says so.
 PORTS = {
     **dict.fromkeys(("path", "anydirectory", "dataframedirectory", "modeldirectory"), "uri_folder"),
     "anyfile": "uri_file",
     "azuremldataset": "mltable",
-    **{kind: kind for kind in ("uri_folder", "uri_file", "mltable", "mlflow_model", "custom_model")},
+    **{
+        kind: kind for kind in ("uri_folder", "uri_file", "mltable", "mlflow_model", "custom_model")
+    },
 }
 INPUT_MODES = {"mount": "ro_mount", "download": "download", "direct": "direct"}
 OUTPUT_MODES = {"mount": "rw_mount", "upload": "upload"}
@@ -277,7 +328,9 @@ def declared_input(spec: LegacySpec, name: str, old: dict[str, Any]) -> dict[str
 def declared_output(spec: LegacySpec, name: str, old: Any) -> dict[str, Any]:
     """The v2 declaration of an output."""
     if not isinstance(old, dict):
-        raise spec.refuse(f"output {name} has no declaration: write its type below it", "outputs", name)
+        raise spec.refuse(
+            f"output {name} has no declaration: write its type below it", "outputs", name
+        )
     known = ("type", "description", "datastore_mode", "optional")
     kind = _type(spec, "outputs", name, old)
     return {"type": kind, **_description_and_mode(spec, "outputs", name, old, OUTPUT_MODES, known)}
@@ -300,7 +353,12 @@ def _type(spec: LegacySpec, section: str, name: str, old: dict[str, Any]) -> str
 
 
 def _description_and_mode(
-    spec: LegacySpec, section: str, name: str, old: dict[str, Any], modes: dict[str, str], known: tuple[str, ...]
+    spec: LegacySpec,
+    section: str,
+    name: str,
+    old: dict[str, Any],
+    modes: dict[str, str],
+    known: tuple[str, ...],
 ) -> dict[str, Any]:
     out: dict[str, Any] = {}
     if old.get("description"):

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from arc_toolkit.azureml.migrate.v1_values import DEEPEST, NotPlain, V1Values, arguments
-from arc_toolkit.edit.python_expressions import last_name, short
-from arc_toolkit.edit.python_names import Statement
+from arc_toolkit.edit.code.expressions import last_name, short
+from arc_toolkit.edit.code.names import Statement
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,12 @@ class Output:
 
 # What makes an output of a step.
 _OUTPUTS = frozenset(
-    {"PipelineData", "OutputFileDatasetConfig", "OutputTabularDatasetConfig", "HDFSOutputDatasetConfig"}
+    {
+        "PipelineData",
+        "OutputFileDatasetConfig",
+        "OutputTabularDatasetConfig",
+        "HDFSOutputDatasetConfig",
+    }
 )
 # Methods of an OutputFileDatasetConfig that give it back.
 _STAYS_OUTPUT = frozenset({"register_on_complete", "as_upload", "as_mount"})
@@ -125,15 +130,22 @@ class V1Data(V1Values):
                 return base()
             case "register":
                 data = base()
-                return replace(self._registered(text("name", "workspace", "name")), name=data.name, kind=data.kind)
+                return replace(
+                    self._registered(text("name", "workspace", "name")),
+                    name=data.name,
+                    kind=data.kind,
+                )
             case "get_by_name":
                 return self._registered(
-                    text("name", "workspace", "name", "version"), text("version", "workspace", "name", "version")
+                    text("name", "workspace", "name", "version"),
+                    text("version", "workspace", "name", "version"),
                 )
             case "get" if isinstance(over, ast.Attribute) and over.attr == "datasets":
                 return self._registered(text("name", "name"))
             case "DatasetConsumptionConfig" | "PipelineParameter":
-                order = ("name", "dataset") if name.startswith("Data") else ("name", "default_value")
+                order = (
+                    ("name", "dataset") if name.startswith("Data") else ("name", "default_value")
+                )
                 given = arguments(call, order, statement).values
                 data = self.data(*given[order[1]], depth + 1) if order[1] in given else Data()
                 own = self.text(given, "name") if name.startswith("Data") else data.name
@@ -142,7 +154,9 @@ class V1Data(V1Values):
             return Data(self.output(call, statement).name, "file")
         if isinstance(over, ast.Attribute) and over.attr in ("File", "Tabular"):
             return (
-                Data(kind="file", path=self._path(call, statement)) if over.attr == "File" else Data(kind="table")
+                Data(kind="file", path=self._path(call, statement))
+                if over.attr == "File"
+                else Data(kind="table")
             )
         if name.startswith(("read_", "parse_")):  # of an output: a table of its files
             return replace(base(), kind="table", path="")
@@ -151,7 +165,9 @@ class V1Data(V1Values):
 
     def _registered(self, name: Any, version: str = "") -> Data:
         known = version and version.lower() != "latest"
-        return Data(path=f"azureml:{name}:{version}" if known else f"azureml:{name}@latest", registered=True)
+        return Data(
+            path=f"azureml:{name}:{version}" if known else f"azureml:{name}@latest", registered=True
+        )
 
     def _path(self, call: ast.Call, statement: Statement) -> str:
         """The path of `Dataset.File.from_files`, if it is one URL or a path on a datastore whose name is known."""

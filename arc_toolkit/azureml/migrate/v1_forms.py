@@ -16,7 +16,7 @@ from arc_toolkit.azureml.migrate.forms import UNSET, filled
 from arc_toolkit.azureml.migrate.trial import legal
 from arc_toolkit.azureml.migrate.v1_data import Data, Output
 from arc_toolkit.azureml.migrate.v1_values import PipelineParameter, Unsaid
-from arc_toolkit.edit.yaml_writer import Comment
+from arc_toolkit.edit.yaml.writer import Comment
 
 
 @dataclass
@@ -79,8 +79,12 @@ def input_mode(item: Data) -> str:
 def input_spec(item: Data) -> dict[Any, Any]:
     """The v2 input of a job; a comment is in the place of a path that is not known."""
     hint = "an MLTable" if item.kind == "table" else "a folder or URL"
-    missing: dict[Any, Any] = {} if item.path else {Comment(f"path: azureml:NAME@latest, or {hint}"): None}
-    return filled({"type": input_type(item), "path": item.path, **missing, "mode": input_mode(item)})
+    missing: dict[Any, Any] = (
+        {} if item.path else {Comment(f"path: azureml:NAME@latest, or {hint}"): None}
+    )
+    return filled(
+        {"type": input_type(item), "path": item.path, **missing, "mode": input_mode(item)}
+    )
 
 
 def data_notes(ports: Ports) -> list[str]:
@@ -96,5 +100,7 @@ def data_notes(ports: Ports) -> list[str]:
         )
     unsure = [name for name, item in ports.data.items() if not item.kind]
     if unsure:
-        notes.append(f"{', '.join(unsure)}: taken for files; a tabular dataset is an mltable with the mode direct")
+        notes.append(
+            f"{', '.join(unsure)}: taken for files; a tabular dataset is an mltable with the mode direct"
+        )
     return notes

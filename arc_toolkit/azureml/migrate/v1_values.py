@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from arc_toolkit.azureml.python.read_meaning import Meanings
-from arc_toolkit.edit.python_expressions import last_name, short
-from arc_toolkit.edit.python_names import Binding, Scope, Statement, Use
+from arc_toolkit.edit.code.expressions import last_name, short
+from arc_toolkit.edit.code.names import Binding, Scope, Statement, Use
 
 DEEPEST = 15
 # A longer range is not written out.
@@ -68,7 +68,8 @@ def arguments(call: ast.Call, order: tuple[str, ...], statement: Statement) -> A
         else:
             values[keyword.arg] = keyword.value, statement
     return Arguments(
-        {} if any(text.startswith("*") and text[1] != "*" for text in rest) else values, ", ".join(rest)
+        {} if any(text.startswith("*") and text[1] != "*" for text in rest) else values,
+        ", ".join(rest),
     )
 
 
@@ -112,7 +113,11 @@ class V1Values:
     def binding(self, node: ast.expr, statement: Statement) -> Binding | None:
         """The binding that made the object of a name."""
         binding = self._meanings.binding(node.id, statement) if isinstance(node, ast.Name) else None
-        return binding if isinstance(binding, Binding) and isinstance(binding.value, ast.expr) else None
+        return (
+            binding
+            if isinstance(binding, Binding) and isinstance(binding.value, ast.expr)
+            else None
+        )
 
     def uses(self, binding: Binding, before: Statement | None) -> Iterator[Use]:
         """What happens to a bound object before a statement: settings, calls, and functions that it is passed to."""
@@ -137,11 +142,17 @@ class V1Values:
         while scope is not None:  # chosen at run time: each may be the one
             if bindings := scope.bindings.get(name):
                 inside = scope is statement.scope
-                return [item for item in bindings if not inside or item.statement.order < statement.order]
+                return [
+                    item
+                    for item in bindings
+                    if not inside or item.statement.order < statement.order
+                ]
             scope = scope.parent
         return []
 
-    def _agreed(self, node: ast.Name, statement: Statement, read: Callable[[ast.expr, Statement], Any]) -> Any:
+    def _agreed(
+        self, node: ast.Name, statement: Statement, read: Callable[[ast.expr, Statement], Any]
+    ) -> Any:
         """The value of a name, if all its bindings give the same."""
         bindings = self.bindings(node.id, statement)
         values = []
@@ -170,7 +181,9 @@ class V1Values:
             case ast.Constant(value=value) if value is not ...:
                 return value
             case ast.Name():
-                value = self._agreed(node, statement, lambda part, where: self.plain(part, where, depth + 1))
+                value = self._agreed(
+                    node, statement, lambda part, where: self.plain(part, where, depth + 1)
+                )
                 return self._changed(node, statement, value, inner)
             case ast.List(elts=items) | ast.Tuple(elts=items) | ast.Set(elts=items):
                 values: list[Any] = []
@@ -178,8 +191,14 @@ class V1Values:
                     values += inner(item.value) if isinstance(item, ast.Starred) else [inner(item)]
                 return tuple(values) if isinstance(node, ast.Tuple) else values
             case ast.Dict(keys=keys, values=items) if None not in keys:
-                return {inner(key): inner(item) for key, item in zip(keys, items, strict=True) if key is not None}
-            case ast.UnaryOp(op=ast.USub(), operand=operand) if isinstance(value := inner(operand), int | float):
+                return {
+                    inner(key): inner(item)
+                    for key, item in zip(keys, items, strict=True)
+                    if key is not None
+                }
+            case ast.UnaryOp(op=ast.USub(), operand=operand) if isinstance(
+                value := inner(operand), int | float
+            ):
                 return -value
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATIONS:
                 return _calculated(node, _OPERATIONS[type(op)], inner(left), inner(right))
@@ -196,7 +215,9 @@ class V1Values:
         if name == "PipelineParameter":
             given = arguments(node, ("name", "default_value"), statement).values
             if {"name", "default_value"} <= set(given):
-                return PipelineParameter(str(inner(given["name"][0])), inner(given["default_value"][0]))
+                return PipelineParameter(
+                    str(inner(given["name"][0])), inner(given["default_value"][0])
+                )
         elif node.keywords:
             pass
         elif name == "range" and isinstance(node.func, ast.Name):
@@ -205,7 +226,11 @@ class V1Values:
                 return list(numbers)
         elif name in _CONVERSIONS and isinstance(node.func, ast.Name) and len(node.args) == 1:
             return _calculated(node, _CONVERSIONS[name], inner(node.args[0]))
-        elif name in ("get", "getenv") and len(node.args) == 2 and self._is_environ(node.func, statement):
+        elif (
+            name in ("get", "getenv")
+            and len(node.args) == 2
+            and self._is_environ(node.func, statement)
+        ):
             variable, value = map(inner, node.args)
             self.remarks.append(f"{value!r} is the default of the environment variable {variable}")
             return value
@@ -226,7 +251,11 @@ class V1Values:
         return str(inner(part))
 
     def _changed(
-        self, node: ast.Name, statement: Statement, value: Any, inner: Callable[[ast.expr, Statement], Any]
+        self,
+        node: ast.Name,
+        statement: Statement,
+        value: Any,
+        inner: Callable[[ast.expr, Statement], Any],
     ) -> Any:
         """A list or mapping with what is added to it before a statement."""
         binding = self.binding(node, statement)
@@ -248,7 +277,9 @@ class V1Values:
                 case _:
                     raise NotPlain(f"{node.id} is changed in line {use.statement.stmt.lineno}")
             if not use.statement.is_certain_before(statement):
-                raise NotPlain(f"{node.id} is changed under a condition in line {use.statement.stmt.lineno}")
+                raise NotPlain(
+                    f"{node.id} is changed under a condition in line {use.statement.stmt.lineno}"
+                )
         return value
 
     # --- things of a workspace -------------------------------------------------------------------------------------
@@ -261,7 +292,9 @@ class V1Values:
             case ast.Constant(value=str(value)):
                 return value
             case ast.Name():
-                text = self._agreed(node, statement, lambda part, where: self.named(part, where, depth + 1))
+                text = self._agreed(
+                    node, statement, lambda part, where: self.named(part, where, depth + 1)
+                )
                 return str(text)
             case ast.Subscript(value=ast.Attribute(), slice=key):  # ws.compute_targets[name]
                 return str(self.plain(key, statement, depth + 1))
@@ -285,7 +318,11 @@ class V1Values:
         """`name:version`, or `name@label`, of an environment."""
         made, where = self.follow(node, statement)
         name, version, label = "", "", "latest"
-        if isinstance(made, ast.Call) and last_name(made.func) == "get" and not is_lookup(made.func):
+        if (
+            isinstance(made, ast.Call)
+            and last_name(made.func) == "get"
+            and not is_lookup(made.func)
+        ):
             given = arguments(made, ("workspace", "name", "version", "label"), where).values
             name = self.text(given, "name")
             version, label = self.text(given, "version"), self.text(given, "label") or label

@@ -14,8 +14,8 @@ from functools import cached_property
 from arc_toolkit.azureml.python.meaning import PipelineJob
 from arc_toolkit.azureml.python.python_targets import SETTINGS, PythonTarget
 from arc_toolkit.azureml.python.read_meaning import Meanings
-from arc_toolkit.edit.python_expressions import chain, last_name
-from arc_toolkit.edit.python_names import Binding, Scope, Use
+from arc_toolkit.edit.code.expressions import chain, last_name
+from arc_toolkit.edit.code.names import Binding, Scope, Use
 
 _PARTS = frozenset({"resources", "runsettings", "environment_variables"})
 
@@ -77,7 +77,9 @@ def _meant(scope: Scope, binding: Binding) -> Iterator[tuple[str, tuple[str, ...
 
 
 # Calls that give the items of what they are called with.
-_ITEMS_OF = frozenset({"enumerate", "reversed", "list", "tuple", "sorted", "set", "iter", "zip", "chain"})
+_ITEMS_OF = frozenset(
+    {"enumerate", "reversed", "list", "tuple", "sorted", "set", "iter", "zip", "chain"}
+)
 
 
 def _items(scope: Scope, node: ast.expr, depth: int = 0) -> Iterator[ast.expr]:
@@ -86,12 +88,23 @@ def _items(scope: Scope, node: ast.expr, depth: int = 0) -> Iterator[ast.expr]:
     if len(bound) == 1 and isinstance(bound[0].value, ast.expr):
         node = bound[0].value
     match node:
-        case ast.List(elts=items) | ast.Tuple(elts=items) | ast.Set(elts=items) | ast.Dict(values=items):
+        case (
+            ast.List(elts=items)
+            | ast.Tuple(elts=items)
+            | ast.Set(elts=items)
+            | ast.Dict(values=items)
+        ):
             for item in items:
-                yield from _items(scope, item, depth + 1) if isinstance(item, ast.Tuple) else (item,)
-        case ast.Call(func=ast.Attribute(value=holder, attr="values" | "items"), args=[]) if depth < 5:
+                yield from (
+                    _items(scope, item, depth + 1) if isinstance(item, ast.Tuple) else (item,)
+                )
+        case ast.Call(func=ast.Attribute(value=holder, attr="values" | "items"), args=[]) if (
+            depth < 5
+        ):
             yield from _items(scope, holder, depth + 1)
-        case ast.Call(func=function, args=arguments) if last_name(function) in _ITEMS_OF and depth < 5:
+        case ast.Call(func=function, args=arguments) if (
+            last_name(function) in _ITEMS_OF and depth < 5
+        ):
             for argument in arguments:
                 yield from _items(scope, argument, depth + 1)
 
@@ -115,7 +128,9 @@ def refuse_later_settings(targets: list[PythonTarget], meanings: Meanings) -> No
         for target in affected:
             if step in ("", target.name) and not target.refusal:
                 line = use.statement.stmt.lineno
-                target.refusal = f"its {setting} is set again after the pipeline is made (line {line})"
+                target.refusal = (
+                    f"its {setting} is set again after the pipeline is made (line {line})"
+                )
 
 
 def _may_be_job(name: str, use: Use, meanings: Meanings) -> bool:
@@ -123,7 +138,11 @@ def _may_be_job(name: str, use: Use, meanings: Meanings) -> bool:
     binding = meanings.binding(name, use.statement)
     if not isinstance(binding, Binding):
         return True
-    path = meanings.path(binding.value.func, binding.statement) if isinstance(binding.value, ast.Call) else None
+    path = (
+        meanings.path(binding.value.func, binding.statement)
+        if isinstance(binding.value, ast.Call)
+        else None
+    )
     return path is None and not isinstance(binding.value, str)
 
 
@@ -137,7 +156,11 @@ def _on_jobs(meanings: Meanings) -> Iterator[tuple[str, Use, str, str]]:
         for bindings in scope.bindings.values():
             for binding in bindings:
                 stmt = binding.statement.stmt
-                parts = chain(binding.value) if isinstance(binding.value, ast.Attribute | ast.Subscript) else None
+                parts = (
+                    chain(binding.value)
+                    if isinstance(binding.value, ast.Attribute | ast.Subscript)
+                    else None
+                )
                 if parts is not None and parts[1][:1] == ("jobs",):
                     if len(parts[1]) == 1:
                         holders[binding.name] = parts[0]

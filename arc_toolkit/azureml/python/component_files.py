@@ -17,7 +17,7 @@ from arc_toolkit.azureml.python.own_modules import folders_around
 from arc_toolkit.azureml.python.sdk_names import Generation
 from arc_toolkit.azureml.python.texts import Texts
 from arc_toolkit.azureml.python.written_files import written_document, written_texts
-from arc_toolkit.edit.python_names import Scope, Statement
+from arc_toolkit.edit.code.names import Scope, Statement
 
 if TYPE_CHECKING:
     from arc_toolkit.azureml.python.read_meaning import Meanings
@@ -46,11 +46,18 @@ class ComponentFiles:
         return self._load(call, statement, self._texts)
 
     def loaded_by(
-        self, function: Scope, made: ast.expr, statement: Statement, call: ast.Call, place: Statement
+        self,
+        function: Scope,
+        made: ast.expr,
+        statement: Statement,
+        call: ast.Call,
+        place: Statement,
     ) -> Component | None:
         """What a function that gives back `made`, a component of a file, gives back for the arguments of a call."""
         meanings = self._meanings
-        loader, at = (meanings.stands_for(made, statement) if isinstance(made, ast.Name) else None) or (
+        loader, at = (
+            meanings.stands_for(made, statement) if isinstance(made, ast.Name) else None
+        ) or (
             made,
             statement,
         )
@@ -65,7 +72,9 @@ class ComponentFiles:
                 return arguments[node.id]
             return meanings.stands_for(node, where)
 
-        return self._load(loader, at, Texts(meanings.file, stands_for, elsewhere=meanings.own_modules.text))
+        return self._load(
+            loader, at, Texts(meanings.file, stands_for, elsewhere=meanings.own_modules.text)
+        )
 
     def _load(self, call: ast.Call, statement: Statement, texts: Texts) -> Component:
         meanings = self._meanings
@@ -78,14 +87,19 @@ class ComponentFiles:
         # In the folder of the code, or where it may be run from; or the code writes it first.
         for folder in itertools.chain(folders_around(meanings.folder), (None,)):
             file = os.path.normpath(os.path.join(folder or meanings.folder, name))
-            document = meanings.library.load(file) if folder is not None else self._written(name, file)
+            document = (
+                meanings.library.load(file) if folder is not None else self._written(name, file)
+            )
             if document is not None:
                 family = document.root.kind.family
                 why = "" if family != Family.OTHER else f"{name} is of a kind that is not known"
                 return Component(generation, family, file, document, why=why)
         shown = os.path.relpath(name, meanings.folder) if os.path.isabs(name) else name
         return Component(
-            generation, meanings.assume or Family.OTHER, file, why=f"there is no component in {shown}"
+            generation,
+            meanings.assume or Family.OTHER,
+            file,
+            why=f"there is no component in {shown}",
         )
 
     def _written(self, name: str, file: str) -> Document | None:
@@ -94,7 +108,9 @@ class ComponentFiles:
 
     @cached_property
     def _written_texts(self) -> dict[str, str]:
-        return written_texts(self._meanings.module, partial(Texts, self._meanings.file, self._meanings.stands_for))
+        return written_texts(
+            self._meanings.module, partial(Texts, self._meanings.file, self._meanings.stands_for)
+        )
 
 
 def _argument(call: ast.Call, names: tuple[str, ...], position: int) -> ast.expr | None:
@@ -112,7 +128,8 @@ def _arguments(function: Scope, call: ast.Call, place: Statement) -> Arguments |
         return None
     parameters = [*node.args.posonlyargs, *node.args.args]
     is_method = isinstance(call.func, ast.Attribute) and not any(
-        isinstance(decorator, ast.Name) and decorator.id == "staticmethod" for decorator in node.decorator_list
+        isinstance(decorator, ast.Name) and decorator.id == "staticmethod"
+        for decorator in node.decorator_list
     )
     defaults = dict(zip(reversed(parameters), reversed(node.args.defaults), strict=False))
     defaults |= {
@@ -120,7 +137,9 @@ def _arguments(function: Scope, call: ast.Call, place: Statement) -> Arguments |
         for parameter, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
         if default is not None
     }
-    values = {parameter.arg: (default, function.statement) for parameter, default in defaults.items()}
+    values = {
+        parameter.arg: (default, function.statement) for parameter, default in defaults.items()
+    }
     values |= {
         parameter.arg: (argument, place)
         for parameter, argument in zip(parameters[is_method:], call.args, strict=False)
@@ -129,4 +148,6 @@ def _arguments(function: Scope, call: ast.Call, place: Statement) -> Arguments |
         if keyword.arg is None:
             return None
         values[keyword.arg] = keyword.value, place
-    return {name: value for name, value in values.items() if len(function.bindings.get(name, ())) == 1}
+    return {
+        name: value for name, value in values.items() if len(function.bindings.get(name, ())) == 1
+    }

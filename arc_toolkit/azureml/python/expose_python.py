@@ -12,8 +12,8 @@ from arc_toolkit.azureml.plan import parameter_names
 from arc_toolkit.azureml.python import sdk_names as sdk
 from arc_toolkit.azureml.python.meaning import PipelineJob
 from arc_toolkit.azureml.python.python_targets import PythonPipeline
-from arc_toolkit.edit.python_expressions import calls_in, last_name
-from arc_toolkit.edit.python_names import Statement
+from arc_toolkit.edit.code.expressions import calls_in, last_name
+from arc_toolkit.edit.code.names import Statement
 
 if TYPE_CHECKING:
     from arc_toolkit.azureml.python.python_plan import PythonPlan
@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 def parameter_name(plan: PythonPlan, pipeline: PythonPipeline, slot: Slot) -> str:
     """The parameter for a slot: of the slot's name, unless the function has such a parameter for something else."""
     there = pipeline.parameters
-    return next(name for name in parameter_names(slot) if name not in there or _is_for(plan, pipeline, name, slot))
+    return next(
+        name
+        for name in parameter_names(slot)
+        if name not in there or _is_for(plan, pipeline, name, slot)
+    )
 
 
 def _is_for(plan: PythonPlan, pipeline: PythonPipeline, name: str, slot: Slot) -> bool:
@@ -41,10 +45,18 @@ def _is_for(plan: PythonPlan, pipeline: PythonPipeline, name: str, slot: Slot) -
                 right |= {id(item.value) for item in keywords if item.arg in fields}
             case ast.Dict(keys=keys, values=values):
                 pairs = zip(keys, values, strict=True)
-                right |= {id(value) for key, value in pairs if getattr(key, "value", None) in fields}
-            case ast.Assign(targets=[ast.Attribute(attr=attribute)], value=value) if attribute in fields:
+                right |= {
+                    id(value) for key, value in pairs if getattr(key, "value", None) in fields
+                }
+            case ast.Assign(targets=[ast.Attribute(attr=attribute)], value=value) if (
+                attribute in fields
+            ):
                 right.add(id(value))
-    uses = (node for node in ast.walk(pipeline.function) if isinstance(node, ast.Name) and node.id == name)
+    uses = (
+        node
+        for node in ast.walk(pipeline.function)
+        if isinstance(node, ast.Name) and node.id == name
+    )
     return all(id(node) in right for node in uses)
 
 
@@ -67,7 +79,10 @@ def _inner_calls(
     for statement in scope.statements if scope is not None else ():
         for call in calls_in(statement.stmt):
             meaning = plan.meanings.of(call, statement)
-            if isinstance(meaning, PipelineJob) and id(meaning.function.function) in plan.by_function:
+            if (
+                isinstance(meaning, PipelineJob)
+                and id(meaning.function.function) in plan.by_function
+            ):
                 yield outer, meaning.function.function, statement, call
 
 
@@ -81,14 +96,20 @@ def _pass_on(
 ) -> None:
     own, name = plan.parameter(outer, slot), plan.parameter(plan.by_function[id(inner)], slot)
     default = plan.declared.get((id(inner), name))
-    if default is None or any(keyword.arg in (name, None) for keyword in call.keywords) or not plan.chosen(outer):
+    if (
+        default is None
+        or any(keyword.arg in (name, None) for keyword in call.keywords)
+        or not plan.chosen(outer)
+    ):
         return
     there = plan.declared.get((id(outer.function), own))
     if there is None and not plan.declare(outer, slot, default):
         return
     if there is not None and there != default:
         reason = f"its pipelines have the defaults {there} and {default}"
-        plan.add_finding(EXPOSE, "warning", f"{name} is not passed on", plan.at(statement, call), reason=reason)
+        plan.add_finding(
+            EXPOSE, "warning", f"{name} is not passed on", plan.at(statement, call), reason=reason
+        )
         return
     plan.writer.bind(outer.function, own)
     plan.writer.changes.set(statement, call, name, own)

@@ -29,10 +29,10 @@ from arc_toolkit.azureml.python.python_documents import place_node, tree
 from arc_toolkit.azureml.python.python_targets import PROVEN_KIND, SETTINGS, PythonTarget
 from arc_toolkit.azureml.python.read_meaning import Meanings
 from arc_toolkit.azureml.python.read_targets import read_settings
-from arc_toolkit.edit import python_layout as layout
-from arc_toolkit.edit.edits import Refused
-from arc_toolkit.edit.python_expressions import calls_in, last_name
-from arc_toolkit.edit.python_names import Binding, Scope, Statement, Use
+from arc_toolkit.edit.code import layout
+from arc_toolkit.edit.code.expressions import calls_in, last_name
+from arc_toolkit.edit.code.names import Binding, Scope, Statement, Use
+from arc_toolkit.edit.files.edits import Refused
 
 _BUILTINS = frozenset(dir(builtins))
 
@@ -51,13 +51,21 @@ def _make(
     generation: sdk.Generation = "v2",
     refusal: str = "",
 ) -> PythonTarget:
-    family = Family.SWEEP if isinstance(meaning, Sweep) else getattr(meaning, "family", Family.OTHER)
-    role = Role.STEP if pipeline is not None or isinstance(meaning, Step | UnknownMeaning) else Role.JOB
+    family = (
+        Family.SWEEP if isinstance(meaning, Sweep) else getattr(meaning, "family", Family.OTHER)
+    )
+    role = (
+        Role.STEP
+        if pipeline is not None or isinstance(meaning, Step | UnknownMeaning)
+        else Role.JOB
+    )
     role = Role.V15_STEP if generation == "v1.5" else role
     if isinstance(meaning, V1Job):
         family, role = Family.COMMAND, Role.STEP if meaning.is_step else Role.JOB
     # parallel_run_function(...) is never a job of its own
-    kind = KINDS.get((family, role)) or KINDS.get((family, Role.STEP), KINDS[Family.OTHER, Role.STEP])
+    kind = KINDS.get((family, role)) or KINDS.get(
+        (family, Role.STEP), KINDS[Family.OTHER, Role.STEP]
+    )
     if family == Family.OTHER and isinstance(meaning, Step):
         if any(is_proof(use) for use in uses):
             kind = PROVEN_KIND
@@ -171,7 +179,10 @@ def _uses_of(statement: Statement, uses: Sequence[Use], others: Iterable[Stateme
     return [
         use
         for use in uses[bisect_right(uses, statement.order, key=order) : last]
-        if not any(branch.order < order(use) and use.statement.block.within(branch.block) for branch in branches)
+        if not any(
+            branch.order < order(use) and use.statement.block.within(branch.block)
+            for branch in branches
+        )
     ]
 
 
@@ -179,7 +190,10 @@ def _is_certain(meaning: Step | Builder | Sweep) -> bool:
     """Whether a `sweep` is that of the SDK: its base is known, or its arguments are of no other function."""
     if not isinstance(meaning, Sweep) or not isinstance(meaning.base, UnknownMeaning):
         return True
-    return bool({keyword.arg for keyword in meaning.call.keywords} & {"primary_metric", "sampling_algorithm"})
+    return bool(
+        {keyword.arg for keyword in meaning.call.keywords}
+        & {"primary_metric", "sampling_algorithm"}
+    )
 
 
 def _candidate(
@@ -208,13 +222,20 @@ def _candidate(
         meaning.is_component
         or name in meanings.module.read_steps
         or attributes & sdk.STEP_ATTRIBUTES
-        or (_may_be_component(call.func) and (meaning.chosen or meanings.own_modules.may_have(meaning.imported)))
+        or (
+            _may_be_component(call.func)
+            and (meaning.chosen or meanings.own_modules.may_have(meaning.imported))
+        )
     ):
         return None
     if meanings.assume is not None and call is value and not meaning.chosen:
         step = Step(generation, meanings.assume, Component(generation, meanings.assume), call)
         return _make(name, step, statement, call, pipeline, uses, generation)
-    if meaning.imported and not attributes & sdk.LEAF_ATTRIBUTES and meanings.own_modules.makes(meaning.imported):
+    if (
+        meaning.imported
+        and not attributes & sdk.LEAF_ATTRIBUTES
+        and meanings.own_modules.makes(meaning.imported)
+    ):
         return None  # it is a target of that file
     why = meaning.why or f"made by {ast.unparse(call.func)}(), which is not known here"
     return _make(name, meaning, statement, call, pipeline, uses, generation, why)
@@ -248,7 +269,9 @@ def _nameless(
             meaning = meanings.of(call, statement)
             if isinstance(meaning, Builder) and meaning.call is call:
                 yield _make("", meaning, statement, call, pipeline, [])
-            elif isinstance(meaning, Step | Sweep) and meaning.call is call and _is_certain(meaning):
+            elif (
+                isinstance(meaning, Step | Sweep) and meaning.call is call and _is_certain(meaning)
+            ):
                 generation = meaning.generation if isinstance(meaning, Step) else "v2"
                 refusal = "no name of its own holds it: assign it to a variable"
                 yield _make("", meaning, statement, call, pipeline, [], generation, refusal)
@@ -265,7 +288,8 @@ def _why_not(target: PythonTarget, namesakes: list[PythonTarget], meanings: Mean
     )
     if is_open and not isinstance(target.meaning, Step):
         return "its arguments come from **" + next(
-            (ast.unparse(keyword.value) for keyword in call.keywords if keyword.arg is None), "kwargs"
+            (ast.unparse(keyword.value) for keyword in call.keywords if keyword.arg is None),
+            "kwargs",
         )
     later = target.named(*_SET_LATER)
     for use in later:
@@ -286,7 +310,11 @@ def _why_not(target: PythonTarget, namesakes: list[PythonTarget], meanings: Mean
                 assert isinstance(use.value, ast.Call)
                 return f"its settings go through a helper, {ast.unparse(use.value.func)}()"
         elif use.path[0] in SETTINGS and use.statement.block.is_conditional(statement.block):
-            how = "in a loop" if use.statement.block.has("loop", until=statement.block) else "under a condition"
+            how = (
+                "in a loop"
+                if use.statement.block.has("loop", until=statement.block)
+                else "under a condition"
+            )
             return f"its {use.path[0]} is set {how} (line {use.statement.stmt.lineno})"
     if isinstance(target.meaning, Builder):
         return ""
@@ -322,10 +350,14 @@ def _mark_swept(targets: list[PythonTarget], meanings: Meanings) -> None:
         trial = by_call.get(id(base))
         if isinstance(base, ast.Name):
             binding = meanings.binding(base.id, target.statement)
-            place = (id(binding.statement), binding.name) if isinstance(binding, Binding) else (0, "")
+            place = (
+                (id(binding.statement), binding.name) if isinstance(binding, Binding) else (0, "")
+            )
             trial = by_statement.get(place)
         if trial is not None:
             trial.swept = True
             trial.parent = target
             if trial.generation == "v2":
-                trial.kind = KINDS[Family.SWEEP, Role.TRIAL if target.pipeline is None else Role.STEP_TRIAL]
+                trial.kind = KINDS[
+                    Family.SWEEP, Role.TRIAL if target.pipeline is None else Role.STEP_TRIAL
+                ]

@@ -12,7 +12,7 @@ from arc_toolkit.azureml.documents import Document
 from arc_toolkit.azureml.kinds import Family
 from arc_toolkit.azureml.python import sdk_names as sdk
 from arc_toolkit.azureml.python.sdk_names import Generation
-from arc_toolkit.edit.python_names import Binding, Statement
+from arc_toolkit.edit.code.names import Binding, Statement
 
 ASSUME = " (--assume command, if it is one)"
 
@@ -38,7 +38,11 @@ class SdkName:
             return sdk.SdkRole("resources")
         # Entities are imported from their private modules too.
         is_entity = self.path.startswith("azure.ai.ml.entities.")
-        return sdk.ENTITIES.get(self.path.rpartition(".")[2], sdk.NO_ROLE) if is_entity else sdk.NO_ROLE
+        return (
+            sdk.ENTITIES.get(self.path.rpartition(".")[2], sdk.NO_ROLE)
+            if is_entity
+            else sdk.NO_ROLE
+        )
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from arc_toolkit.edit.python_names import CodeScopes, Statement
+from arc_toolkit.edit.code.names import CodeScopes, Statement
 
 # Words that a call worth looking at has, and the names that these were imported as.
 WORDS = (
@@ -43,11 +43,19 @@ class Module(CodeScopes):
     def read_steps(self) -> set[str]:
         """Names whose `.outputs` are read somewhere."""
         # An expression for the name and the word together would try every character of the text.
-        befores = (before for source in self.sources for before in source.text.split(".outputs")[:-1])
-        return {match[0] for before in befores if (match := _NAME_AT_END.search(before[-_LONGEST_NAME:]))}
+        befores = (
+            before for source in self.sources for before in source.text.split(".outputs")[:-1]
+        )
+        return {
+            match[0]
+            for before in befores
+            if (match := _NAME_AT_END.search(before[-_LONGEST_NAME:]))
+        }
 
     def mentions(self, statement: Statement) -> bool:
         """Whether a word of interest is in the lines of a statement: only then its expressions are walked."""
         lines = self._mentions[id(statement.source)]
         index = bisect_left(lines, statement.stmt.lineno)
-        return index < len(lines) and lines[index] <= (statement.stmt.end_lineno or statement.stmt.lineno)
+        return index < len(lines) and lines[index] <= (
+            statement.stmt.end_lineno or statement.stmt.lineno
+        )

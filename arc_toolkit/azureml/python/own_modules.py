@@ -16,11 +16,18 @@ from typing import TYPE_CHECKING, TypeVar
 
 from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.python import sdk_names as sdk
-from arc_toolkit.azureml.python.meaning import Builder, Component, Meaning, PipelineFunction, Step, UnknownMeaning
+from arc_toolkit.azureml.python.meaning import (
+    Builder,
+    Component,
+    Meaning,
+    PipelineFunction,
+    Step,
+    UnknownMeaning,
+)
 from arc_toolkit.azureml.python.read_names import read_module
-from arc_toolkit.edit.edits import Unreadable
-from arc_toolkit.edit.python_names import Statement
-from arc_toolkit.edit.python_source import Source, decode, parse
+from arc_toolkit.edit.code.names import Statement
+from arc_toolkit.edit.code.source import Source, decode, parse
+from arc_toolkit.edit.files.edits import Unreadable
 
 if TYPE_CHECKING:
     from arc_toolkit.azureml.python.read_meaning import Meanings
@@ -113,7 +120,9 @@ class OwnModules:
         are in the other module."""
         if path not in self._known:
             module = self._find(path)
-            self._known[path] = self._ask(module, _meaning) if module is not None and module.may_pass_on else None
+            self._known[path] = (
+                self._ask(module, _meaning) if module is not None and module.may_pass_on else None
+            )
         return self._known[path]
 
     def makes(self, path: str) -> bool:
@@ -128,7 +137,11 @@ class OwnModules:
         """The text of a constant that is imported."""
         path = self._meanings.path(node, statement)
         module = self._find(path) if path else None
-        return None if module is None else self._ask(module, lambda there, name, end: there.text(name, end))
+        return (
+            None
+            if module is None
+            else self._ask(module, lambda there, name, end: there.text(name, end))
+        )
 
     def _find(self, path: str) -> OwnModule | None:
         return find_module(path, self._meanings.folder, self._meanings.library)
@@ -160,7 +173,9 @@ def _meaning(there: Meanings, name: ast.expr, statement: Statement) -> Meaning |
     match there.of(name, statement):
         case UnknownMeaning(imported=path) if path:  # `from .train import train` in __init__.py
             return there.own_modules.meaning(path)
-        case Component(call=None) | PipelineFunction() | UnknownMeaning(is_component=True) as meaning:
+        case (
+            Component(call=None) | PipelineFunction() | UnknownMeaning(is_component=True) as meaning
+        ):
             return meaning
     return None
 
@@ -174,4 +189,6 @@ def _makes(there: Meanings, call: ast.expr, statement: Statement) -> bool:
     meaning = there.of(call, statement)
     if isinstance(meaning, UnknownMeaning):
         return meaning.is_made or there.own_modules.makes(meaning.imported)
-    return isinstance(meaning, Builder) or (isinstance(meaning, Step) and isinstance(meaning.origin, Builder))
+    return isinstance(meaning, Builder) or (
+        isinstance(meaning, Step) and isinstance(meaning.origin, Builder)
+    )

@@ -12,29 +12,32 @@ from collections.abc import Iterator, Mapping
 import yaml
 
 from arc_toolkit.azureml.python.read_meaning import Meanings
-from arc_toolkit.edit.python_expressions import last_name, short
-from arc_toolkit.edit.python_names import Statement, Use
-from arc_toolkit.edit.python_source import Source
-from arc_toolkit.edit.yaml_nodes import INT, MAP, STR, Node
+from arc_toolkit.edit.code.expressions import last_name, short
+from arc_toolkit.edit.code.names import Statement, Use
+from arc_toolkit.edit.code.source import Source
+from arc_toolkit.edit.yaml.nodes import INT, MAP, STR, YamlNode
 
-Path = tuple[str, ...]
-Fields = dict[Path, "CodeValue"]
+KeyPath = tuple[str, ...]
+Fields = dict[KeyPath, "CodeValue"]
 
-_VARIABLES: Path = ("environment_variables",)
-_DISTRIBUTION: Path = ("distribution",)
+_VARIABLES: KeyPath = ("environment_variables",)
+_DISTRIBUTION: KeyPath = ("distribution",)
 _RESOURCES = ("instance_type", "instance_count", "shm_size", "docker_args", "locations")
 # Keyword arguments and attributes -> where YAML has the same.
-_PATHS: Mapping[str, Path] = {
+_PATHS: Mapping[str, KeyPath] = {
     **{name: ("resources", name) for name in _RESOURCES},
     **{name: (name,) for name in ("command", "code", "compute", "distribution", "environment")},
-    **{name: (name,) for name in ("environment_variables", "max_concurrency_per_instance", "component")},
+    **{
+        name: (name,)
+        for name in ("environment_variables", "max_concurrency_per_instance", "component")
+    },
     "program_arguments": ("task", "program_arguments"),
     # SDK v1.5
     "node_count": ("resources", "instance_count"),
     "process_count_per_node": ("max_concurrency_per_instance",),
     "target": ("compute",),
 }
-_DECORATOR: Mapping[str, Path] = {
+_DECORATOR: Mapping[str, KeyPath] = {
     "default_compute": ("settings", "default_compute"),
     "default_compute_target": ("settings", "default_compute"),
     "compute": ("compute",),
@@ -73,7 +76,13 @@ class CodeValue(yaml.ScalarNode):
     """A value in code: its text as in YAML, the expression that says it, and the statement that this is in."""
 
     def __init__(
-        self, text: str, expression: ast.expr, statement: Statement, tag: str = STR, *, opaque: bool = False
+        self,
+        text: str,
+        expression: ast.expr,
+        statement: Statement,
+        tag: str = STR,
+        *,
+        opaque: bool = False,
     ) -> None:
         mark = mark_of(statement.source, expression)
         super().__init__(tag, text, mark, mark)
@@ -89,16 +98,16 @@ def mark_of(source: Source, node: ast.expr | ast.stmt | ast.keyword) -> CodeMark
     return CodeMark(source, node.lineno - 1, source.column(node) - 1)
 
 
-def place_node(source: Source, node: ast.expr | ast.stmt | ast.keyword) -> Node:
+def place_node(source: Source, node: ast.expr | ast.stmt | ast.keyword) -> YamlNode:
     """A node for a finding about any part of the code."""
     mark = mark_of(source, node)
     return yaml.ScalarNode(STR, "", mark, mark)
 
 
-def tree(fields: Mapping[Path, Node], at: Node) -> yaml.MappingNode:
+def tree(fields: Mapping[KeyPath, YamlNode], at: YamlNode) -> yaml.MappingNode:
     """Values by their paths as one mapping."""
     root = yaml.MappingNode(MAP, [], at.start_mark, at.start_mark)
-    inner: dict[Path, yaml.MappingNode] = {(): root}
+    inner: dict[KeyPath, yaml.MappingNode] = {(): root}
     for path, value in fields.items():
         for length in range(1, len(path)):
             if path[:length] in fields or path[:length] in inner:
@@ -110,7 +119,7 @@ def tree(fields: Mapping[Path, Node], at: Node) -> yaml.MappingNode:
     return root
 
 
-def _append(mapping: yaml.MappingNode, key: str, value: Node, at: Node) -> None:
+def _append(mapping: yaml.MappingNode, key: str, value: YamlNode, at: YamlNode) -> None:
     mapping.value.append((yaml.ScalarNode(STR, key, at.start_mark, at.start_mark), value))
 
 
@@ -119,12 +128,16 @@ def named_values(holder: ast.Call | ast.Dict) -> dict[str, ast.expr] | None:
     if isinstance(holder, ast.Call):
         if any(keyword.arg is None for keyword in holder.keywords):
             return None
-        return {keyword.arg: keyword.value for keyword in holder.keywords if keyword.arg is not None}
+        return {
+            keyword.arg: keyword.value for keyword in holder.keywords if keyword.arg is not None
+        }
     if any(key is None for key in holder.keys):
         return None
     pairs = zip(holder.keys, holder.values, strict=True)
     return {
-        key.value: value for key, value in pairs if isinstance(key, ast.Constant) and isinstance(key.value, str)
+        key.value: value
+        for key, value in pairs
+        if isinstance(key, ast.Constant) and isinstance(key.value, str)
     }
 
 
@@ -141,7 +154,9 @@ class CodeReader:
     def __init__(self, meanings: Meanings) -> None:
         self.meanings = meanings
 
-    def value(self, expression: ast.expr, statement: Statement, *, opaque: bool = False) -> CodeValue:
+    def value(
+        self, expression: ast.expr, statement: Statement, *, opaque: bool = False
+    ) -> CodeValue:
         """An expression as the text that YAML would have."""
         constant = None if opaque else self._constant(expression, statement)
         if isinstance(constant, bool):
@@ -152,7 +167,9 @@ class CodeReader:
             return CodeValue(constant, expression, statement)
         return CodeValue(f"${{{{{short(expression)}}}}}", expression, statement, opaque=opaque)
 
-    def _constant(self, expression: ast.expr, statement: Statement, depth: int = 0) -> str | int | None:
+    def _constant(
+        self, expression: ast.expr, statement: Statement, depth: int = 0
+    ) -> str | int | None:
         match expression:
             case ast.Constant(value=str() | int() as value):
                 return value
@@ -178,7 +195,9 @@ class CodeReader:
             if keyword.arg is None:
                 # It may say more than can be read.
                 for name in (*_RESOURCES[:2], "compute", *_VARIABLES):
-                    fields.setdefault(_PATHS[name], self.value(keyword.value, statement, opaque=True))
+                    fields.setdefault(
+                        _PATHS[name], self.value(keyword.value, statement, opaque=True)
+                    )
         return fields
 
     def _set(self, fields: Fields, name: str, expression: ast.expr, statement: Statement) -> None:
@@ -192,7 +211,9 @@ class CodeReader:
         elif path == _DISTRIBUTION:
             self._set_distribution(fields, expression, statement)
         elif path == ("environment",):
-            fields |= {(*path, *rest): value for rest, value in self._environment(expression, statement)}
+            fields |= {
+                (*path, *rest): value for rest, value in self._environment(expression, statement)
+            }
         else:
             fields[path] = self.value(expression, statement)
 
@@ -205,7 +226,9 @@ class CodeReader:
         if names is None:
             fields[_VARIABLES] = self.value(expression, statement, opaque=True)
         else:
-            fields |= {(*_VARIABLES, name): self.value(value, statement) for name, value in names.items()}
+            fields |= {
+                (*_VARIABLES, name): self.value(value, statement) for name, value in names.items()
+            }
 
     def _set_distribution(self, fields: Fields, expression: ast.expr, statement: Statement) -> None:
         """`MpiDistribution(...)` or a dict; anything else is one value that cannot be read."""
@@ -219,15 +242,22 @@ class CodeReader:
         if names is None or not (kind or is_dict(holder)) or not (kind or "type" in names):
             fields[_DISTRIBUTION] = self.value(expression, statement)
             return
-        fields |= {(*_DISTRIBUTION, name): self.value(value, place) for name, value in names.items()}
+        fields |= {
+            (*_DISTRIBUTION, name): self.value(value, place) for name, value in names.items()
+        }
         if kind:
             fields[*_DISTRIBUTION, "type"] = CodeValue(kind, expression, statement)
 
-    def _environment(self, expression: ast.expr, statement: Statement) -> Iterator[tuple[Path, CodeValue]]:
+    def _environment(
+        self, expression: ast.expr, statement: Statement
+    ) -> Iterator[tuple[KeyPath, CodeValue]]:
         """`environment="name"`, or the literals of the `Environment(...)` that it names."""
         value = self.value(expression, statement)
         if isinstance(expression, ast.Name):
-            expression, statement = self.meanings.bound(expression.id, statement) or (expression, statement)
+            expression, statement = self.meanings.bound(expression.id, statement) or (
+                expression,
+                statement,
+            )
         if not isinstance(expression, ast.Call):
             yield (), value
             return
@@ -252,7 +282,11 @@ class CodeReader:
             elif use.how == "assign":
                 steps = tuple(step for step in use.path if step not in _BETWEEN)
                 others = fields.get(_VARIABLES)
-                if steps[:1] == _VARIABLES and len(steps) == 2 and (others is None or others.inherited):
+                if (
+                    steps[:1] == _VARIABLES
+                    and len(steps) == 2
+                    and (others is None or others.inherited)
+                ):
                     fields.pop(_VARIABLES, None)
                     fields[(*_VARIABLES, steps[1][1:-1])] = self.value(use.value, use.statement)
                 elif steps[:1] == _DISTRIBUTION and len(steps) == 2 and _DISTRIBUTION not in fields:
@@ -285,7 +319,11 @@ class CodeReader:
             self._set_resources(names, expression, statement, fields)
 
     def _set_resources(
-        self, names: Mapping[str, ast.expr] | None, expression: ast.expr, statement: Statement, fields: Fields
+        self,
+        names: Mapping[str, ast.expr] | None,
+        expression: ast.expr,
+        statement: Statement,
+        fields: Fields,
     ) -> None:
         if names is None:
             for name in _RESOURCES[:2]:

@@ -13,11 +13,19 @@ from arc_toolkit.azureml.python.names import Module
 from arc_toolkit.azureml.python.python_plan import PythonPlan, make_plan
 from arc_toolkit.azureml.python.read_names import read_module
 from arc_toolkit.azureml.settings import Settings
-from arc_toolkit.edit.discover import Skipped
-from arc_toolkit.edit.edits import Edit, Refused, SkipCause, Unreadable, apply_edits, compose_edits, old_offsets
-from arc_toolkit.edit.python_proof import prove
-from arc_toolkit.edit.python_source import Source, decode, encode, parse, quiet
-from arc_toolkit.files import read_raw
+from arc_toolkit.edit.code.proof import prove
+from arc_toolkit.edit.code.source import Source, decode, encode, parse, quiet
+from arc_toolkit.edit.files.discover import Skipped
+from arc_toolkit.edit.files.edits import (
+    Edit,
+    Refused,
+    SkipCause,
+    Unreadable,
+    apply_edits,
+    compose_edits,
+    old_offsets,
+)
+from arc_toolkit.file_io import read_raw
 from arc_toolkit.findings import FileResult, Finding
 
 _ACTIONS = tuple(word.decode() for word in sdk.ACTIONS)
@@ -25,7 +33,9 @@ _ACTIONS = tuple(word.decode() for word in sdk.ACTIONS)
 MakePlan = Callable[[Module, Library, Settings, str, PythonPlan | None], PythonPlan]
 
 
-def patch_source(path: str, data: bytes, settings: Settings, library: Library | None = None) -> FileResult:
+def patch_source(
+    path: str, data: bytes, settings: Settings, library: Library | None = None
+) -> FileResult:
     """What the settings and rules make of one Python file; `library` has the files around it."""
     try:
         if not _is_candidate(data):
@@ -49,9 +59,11 @@ def patch_source(path: str, data: bytes, settings: Settings, library: Library | 
     return _file_result(path, data, after, result, encoding)
 
 
-def patch_notebook(path: str, data: bytes, settings: Settings, library: Library | None = None) -> FileResult:
+def patch_notebook(
+    path: str, data: bytes, settings: Settings, library: Library | None = None
+) -> FileResult:
     """What the settings and rules make of the code cells of one notebook, as one module."""
-    from arc_toolkit.edit import notebook
+    from arc_toolkit.edit.code import notebook
 
     findings: list[Finding] = []
     try:
@@ -68,7 +80,9 @@ def patch_notebook(path: str, data: bytes, settings: Settings, library: Library 
                 message = f"cell {cell.number} line {error.line}: left as it is"
                 lines = notebook.file_lines(text, cell)
                 line = lines[min(max(error.line, 1), len(lines)) - 1]
-                findings.append(Finding("instance-type", "warning", message, path, line, 1, reason=error.reason))
+                findings.append(
+                    Finding("instance-type", "warning", message, path, line, 1, reason=error.reason)
+                )
             result = _rewrite([source for _, source in parsed], settings, path, library)
             after = notebook.change_cells(text, [cell for cell, _ in parsed], result.edits)
     except Unreadable as error:
@@ -109,14 +123,24 @@ class Rewrite:
     refused: str | None = None
 
 
-def _file_result(path: str, data: bytes, after: bytes, result: Rewrite, encoding: str) -> FileResult:
+def _file_result(
+    path: str, data: bytes, after: bytes, result: Rewrite, encoding: str
+) -> FileResult:
     changed = None if after == data else after
     return FileResult(
-        path, data, changed, result.findings, result.refused, new_files=result.new_files, encoding=encoding
+        path,
+        data,
+        changed,
+        result.findings,
+        result.refused,
+        new_files=result.new_files,
+        encoding=encoding,
     )
 
 
-def _rewrite(sources: Sequence[Source], settings: Settings, path: str, library: Library | None) -> Rewrite:
+def _rewrite(
+    sources: Sequence[Source], settings: Settings, path: str, library: Library | None
+) -> Rewrite:
     """All edits of a file, proven; none of them when one cannot be made or proven.
 
     Sweeps are converted first, and the settings are placed into what they become.
@@ -129,7 +153,9 @@ def _rewrite(sources: Sequence[Source], settings: Settings, path: str, library: 
     first, converted = _prove_plan(sources, library, settings, path, plan_sweeps)
     if first.refused is not None:
         return first
-    converted = [_with_old_lines(*texts) for texts in zip(sources, first.edits, converted, strict=True)]
+    converted = [
+        _with_old_lines(*texts) for texts in zip(sources, first.edits, converted, strict=True)
+    ]
     second, _ = _prove_plan(converted, library, settings, path, make_plan)
     later = second.findings
     if any(first.edits):  # their fixes count in the converted text
@@ -139,7 +165,9 @@ def _rewrite(sources: Sequence[Source], settings: Settings, path: str, library: 
         return replace(second, findings=findings)
     new_files = (*first.new_files, *second.new_files)
     pairs = zip(sources, first.edits, second.edits, strict=True)
-    return Rewrite([compose_edits(source.text, *edits) for source, *edits in pairs], findings, new_files)
+    return Rewrite(
+        [compose_edits(source.text, *edits) for source, *edits in pairs], findings, new_files
+    )
 
 
 def _prove_plan(
@@ -147,15 +175,24 @@ def _prove_plan(
 ) -> tuple[Rewrite, Sequence[Source]]:
     """The edits of one plan, and the sources after them."""
     with closing(read_module(sources)) as module:
-        return _prove_edits(make(module, library, settings, path, None), sources, library, settings, path, make)
+        return _prove_edits(
+            make(module, library, settings, path, None), sources, library, settings, path, make
+        )
 
 
 def _prove_edits(
-    plan: PythonPlan, sources: Sequence[Source], library: Library, settings: Settings, path: str, make: MakePlan
+    plan: PythonPlan,
+    sources: Sequence[Source],
+    library: Library,
+    settings: Settings,
+    path: str,
+    make: MakePlan,
 ) -> tuple[Rewrite, Sequence[Source]]:
     changes = plan.writer.changes
     after = sources
-    findings = tuple(sorted(dict.fromkeys(plan.findings), key=lambda finding: (finding.line, finding.column)))
+    findings = tuple(
+        sorted(dict.fromkeys(plan.findings), key=lambda finding: (finding.line, finding.column))
+    )
     edits: list[list[Edit]] = [[] for _ in sources]
     if changes:
         try:

@@ -17,7 +17,12 @@ from arc_toolkit.azureml.plan import Operation, Plan
 from arc_toolkit.azureml.python.find_targets import find_targets
 from arc_toolkit.azureml.python.meaning import Builder, Step, Sweep
 from arc_toolkit.azureml.python.names import Module
-from arc_toolkit.azureml.python.python_documents import CodeMark, CodeValue, named_values, place_node
+from arc_toolkit.azureml.python.python_documents import (
+    CodeMark,
+    CodeValue,
+    named_values,
+    place_node,
+)
 from arc_toolkit.azureml.python.python_targets import SETTINGS, PythonPipeline, PythonTarget
 from arc_toolkit.azureml.python.python_writer import PythonWriter
 from arc_toolkit.azureml.python.read_meaning import Meanings
@@ -25,14 +30,14 @@ from arc_toolkit.azureml.python.read_targets import documents
 from arc_toolkit.azureml.rules import run_rules
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.threads import PRESTEP, RESTEP, FrameworkEvidence
-from arc_toolkit.edit import python_layout as layout
-from arc_toolkit.edit.edits import Refused
-from arc_toolkit.edit.ignores import Ignores, find_ignores
-from arc_toolkit.edit.python_editor import StatementSite, quoted
-from arc_toolkit.edit.python_names import Binding
-from arc_toolkit.edit.python_source import Source
-from arc_toolkit.edit.yaml_editor import Path
-from arc_toolkit.edit.yaml_nodes import Node
+from arc_toolkit.edit.code import layout
+from arc_toolkit.edit.code.editor import StatementSite, quoted
+from arc_toolkit.edit.code.names import Binding
+from arc_toolkit.edit.code.source import Source
+from arc_toolkit.edit.files.edits import Refused
+from arc_toolkit.edit.files.ignores import Ignores, find_ignores
+from arc_toolkit.edit.yaml.editor import KeyPath
+from arc_toolkit.edit.yaml.nodes import YamlNode
 from arc_toolkit.findings import Fix, Language
 
 # More steps of a file than this that are not changed for the same reason are one finding.
@@ -45,13 +50,20 @@ class PythonPlan(Plan):
     language: Language = "python"
 
     def __init__(
-        self, module: Module, library: Library, settings: Settings, path: str, first: PythonPlan | None = None
+        self,
+        module: Module,
+        library: Library,
+        settings: Settings,
+        path: str,
+        first: PythonPlan | None = None,
     ) -> None:
         super().__init__(path, library, settings, before=first)
         # A second plan has other targets.
         self._evidence = {}
         self.module = module
-        self.meanings = Meanings(module, path, library, Family(settings.assume) if settings.assume else None)
+        self.meanings = Meanings(
+            module, path, library, Family(settings.assume) if settings.assume else None
+        )
         self.writer = PythonWriter(self.meanings)
         self.python_targets = find_targets(module, self.meanings)
         self.python_pipelines, self.documents = documents(self.python_targets, self.meanings)
@@ -59,7 +71,9 @@ class PythonPlan(Plan):
         self._ignored_everywhere = frozenset().union(
             *(ignores.lines.get(0, ()) for ignores in self._ignores.values())
         )
-        self._has_ignores = any(ignores.lines for ignores in self._ignores.values())  # hardly any file does
+        self._has_ignores = any(
+            ignores.lines for ignores in self._ignores.values()
+        )  # hardly any file does
         # The pipeline functions with parameters that their steps are bound to.
         self._exposed: set[int] = set()
         # The parameters that a pipeline function has, or gets in this run, and their defaults.
@@ -68,16 +82,20 @@ class PythonPlan(Plan):
         if not self.is_second:
             library.steps |= {name for target in self.python_targets for name in _names(target)}
             library.families |= {target.made_of for target in self.python_targets}
-            if Family.DISTRIBUTED in settings.kinds and any(map(self.is_distributed, self.python_targets)):
+            if Family.DISTRIBUTED in settings.kinds and any(
+                map(self.is_distributed, self.python_targets)
+            ):
                 library.families.add(Family.DISTRIBUTED)
 
-    def at(self, site: StatementSite, node: ast.expr | ast.stmt | ast.keyword | None = None) -> Node:
+    def at(
+        self, site: StatementSite, node: ast.expr | ast.stmt | ast.keyword | None = None
+    ) -> YamlNode:
         """A statement or a part of it, for a finding."""
         return place_node(site.source, node or site.stmt)
 
     # --- findings ----------------------------------------------------------------------------------------------
 
-    def locate(self, at: Node) -> tuple[int, int, str]:
+    def locate(self, at: YamlNode) -> tuple[int, int, str]:
         mark = at.start_mark
         assert isinstance(mark, CodeMark)
         line = mark.line + 1
@@ -85,14 +103,16 @@ class PythonPlan(Plan):
             return mark.source.file_line(line), 1, f"{mark.source.label} line {line}: "
         return mark.source.file_line(line), mark.column + 1, ""
 
-    def covers(self, rule: str, at: Node) -> bool:
+    def covers(self, rule: str, at: YamlNode) -> bool:
         if not self._has_ignores:
             return False
         mark = at.start_mark
         assert isinstance(mark, CodeMark)
-        return rule in self._ignored_everywhere or self._ignores[id(mark.source)].covers(rule, mark.line + 1)
+        return rule in self._ignored_everywhere or self._ignores[id(mark.source)].covers(
+            rule, mark.line + 1
+        )
 
-    def ignores(self) -> Iterator[tuple[Ignores, Callable[[int], Node]]]:
+    def ignores(self) -> Iterator[tuple[Ignores, Callable[[int], YamlNode]]]:
         for source in self.module.sources:
             yield self._ignores[id(source)], partial(_line, source)
 
@@ -129,9 +149,11 @@ class PythonPlan(Plan):
         return not steps or any(name in steps for name in _names(target))
 
     def wants(self, rule: str, target: Target) -> bool:
-        return self.settings.wants(rule) and not self.covers(rule, target.at) and self.chosen(target)
+        return (
+            self.settings.wants(rule) and not self.covers(rule, target.at) and self.chosen(target)
+        )
 
-    def ignored(self, rule: str, target: Target, path: Path = ()) -> bool:
+    def ignored(self, rule: str, target: Target, path: KeyPath = ()) -> bool:
         if not self._has_ignores:
             return False
         value = target.get(*path) if path else None
@@ -139,7 +161,9 @@ class PythonPlan(Plan):
         if isinstance(target, PythonTarget):
             statements += [target.statement, *(use.statement for use in target.holders(path))]
         places = [self.at(statement) for statement in statements]
-        return any(self.covers(rule, place) for place in places) or super().ignored(rule, target, path)
+        return any(self.covers(rule, place) for place in places) or super().ignored(
+            rule, target, path
+        )
 
     def report_refusals(self) -> None:
         """Targets that were asked for and must not be changed."""
@@ -147,7 +171,12 @@ class PythonPlan(Plan):
         refused: dict[str, list[PythonTarget]] = {}
         for target in self.python_targets if asked else ():
             is_named = bool(target.name or not target.swept)
-            if target.refusal and is_named and self.chosen(target) and not self._inherits_all(target):
+            if (
+                target.refusal
+                and is_named
+                and self.chosen(target)
+                and not self._inherits_all(target)
+            ):
                 refused.setdefault(target.refusal, []).append(target)
         for reason, targets in refused.items():
             if len(targets) > _LISTED:
@@ -169,7 +198,11 @@ class PythonPlan(Plan):
                 return f"a SweepComponent takes no instance type: {how}"
             if target.set_resources_problem and self.settings.wants("set-resources"):
                 return "set_resources is not changed, see there"
-        if isinstance(target, PythonTarget) and slot == Slot.COMPUTE and isinstance(target.meaning, Builder):
+        if (
+            isinstance(target, PythonTarget)
+            and slot == Slot.COMPUTE
+            and isinstance(target.meaning, Builder)
+        ):
             return None  # command(...) takes it, also where a sweep is made of it
         return super().unsupported(target, slot)
 
@@ -193,18 +226,26 @@ class PythonPlan(Plan):
     @cached_property
     def _first_steps(self) -> dict[int, PythonTarget]:
         """Command object -> the first step in a pipeline that is made of it."""
-        steps = [target for target in self.python_targets if target.pipeline and target.maker is not None]
+        steps = [
+            target for target in self.python_targets if target.pipeline and target.maker is not None
+        ]
         return {id(target.maker): target for target in reversed(steps)}
 
     @cached_property
     def _sets_default_compute(self) -> bool:
         default = ("settings", "default_compute")
         scopes = self.module.scopes
-        return any(use.path == default for scope in scopes for uses in scope.uses.values() for use in uses)
+        return any(
+            use.path == default for scope in scopes for uses in scope.uses.values() for use in uses
+        )
 
     def planned(self, target: Target, name: str, *path: str | int) -> str | None:
         """A step has what its command object will have."""
-        maker = target.maker if isinstance(target, PythonTarget) and target.copies((name, *path)) else None
+        maker = (
+            target.maker
+            if isinstance(target, PythonTarget) and target.copies((name, *path))
+            else None
+        )
         if maker is not None and not self.is_planned((*target.path, name, *path)):
             target = maker if self.is_planned((*maker.path, name, *path)) else target
         return super().planned(target, name, *path)
@@ -213,17 +254,25 @@ class PythonPlan(Plan):
         evidence = super().evidence(target)
         if target.reference:
             where = "the name of the component file"
-            evidence += tuple(threads.evidence_in_command(os.path.basename(target.reference), where))
+            evidence += tuple(
+                threads.evidence_in_command(os.path.basename(target.reference), where)
+            )
         return tuple(dict.fromkeys(evidence))
 
     # --- changes -----------------------------------------------------------------------------------------------
 
     def write(self, target: Target, settings: Sequence[Setting]) -> list[Setting]:
         written = []
-        source = target.statement.source if isinstance(target, PythonTarget | PythonPipeline) else None
+        source = (
+            target.statement.source if isinstance(target, PythonTarget | PythonPipeline) else None
+        )
         assert source is not None
         for setting in settings:
-            text = str(setting.value) if isinstance(setting.value, int) else quoted(str(setting.value), source)
+            text = (
+                str(setting.value)
+                if isinstance(setting.value, int)
+                else quoted(str(setting.value), source)
+            )
             try:
                 if not isinstance(target, PythonTarget):
                     node = target.get(*setting.path)
@@ -232,7 +281,9 @@ class PythonPlan(Plan):
                 else:
                     text = setting.value.name if isinstance(setting.value, Parameter) else text
                     if self._leaks(target, setting):
-                        raise Refused("its resources are those of its component, which another step uses too")
+                        raise Refused(
+                            "its resources are those of its component, which another step uses too"
+                        )
                     in_call = not self._exposes(target) or setting.slot == Slot.COMPUTE
                     self.writer.write(target, setting, text, in_call=in_call)
             except Refused as refusal:
@@ -246,11 +297,21 @@ class PythonPlan(Plan):
     def _leaks(self, target: PythonTarget, setting: Setting) -> bool:
         """Whether a value would reach a step that was not asked for: `node.resources.x = ...` and `set_resources` write
         into the component of a file, which its steps share."""
-        if setting.path[0] != "resources" or target.generation != "v2" or target.builder is not None:
+        if (
+            setting.path[0] != "resources"
+            or target.generation != "v2"
+            or target.builder is not None
+        ):
             return False
         calls = target.set_resources
-        is_converted = bool(calls) and self.settings.wants("set-resources") and not target.set_resources_problem
-        is_converted = is_converted and not self.covers("set-resources", self.at(calls[0].statement))
+        is_converted = (
+            bool(calls)
+            and self.settings.wants("set-resources")
+            and not target.set_resources_problem
+        )
+        is_converted = is_converted and not self.covers(
+            "set-resources", self.at(calls[0].statement)
+        )
         has_own = bool(target.named(("resources",))) or is_converted
         if target.component is None or has_own or not (target.in_place or calls):
             return False
@@ -261,14 +322,20 @@ class PythonPlan(Plan):
         """The components of the steps that `--step` and `--kind` do not name."""
         return {id(target.component) for target in self.python_targets if not self.chosen(target)}
 
-    def inherits(self, target: Target, path: Path) -> bool:
+    def inherits(self, target: Target, path: KeyPath) -> bool:
         """A step copies its command object, and a sweep has the resources of its trial: each is written once."""
         if not isinstance(target, PythonTarget) or target.owns(path):
             return False
         is_entity = isinstance(target.meaning, Builder) and target.meaning.is_entity
-        if (is_entity or isinstance(target.meaning, Step)) and target.swept and path[:1] != Slot.VARIABLES.path:
+        if (
+            (is_entity or isinstance(target.meaning, Step))
+            and target.swept
+            and path[:1] != Slot.VARIABLES.path
+        ):
             return True  # the sweep gets it
-        if path[:1] == Slot.INSTANCE_TYPE.path[:1] and (target.says_resources or self._exposes(target)):
+        if path[:1] == Slot.INSTANCE_TYPE.path[:1] and (
+            target.says_resources or self._exposes(target)
+        ):
             return False
         return target.copies(path) and self._gets_settings(target.maker)
 
@@ -294,7 +361,9 @@ class PythonPlan(Plan):
             not_set(self, target, f"its {RESTEP} is not a literal")
             return False
         if node.value != value:
-            self.writer.changes.replace(node.statement, node.expression, quoted(value, node.statement.source))
+            self.writer.changes.replace(
+                node.statement, node.expression, quoted(value, node.statement.source)
+            )
         return True
 
     # --- exposed parameters --------------------------------------------------------------------------------------
@@ -333,10 +402,16 @@ class PythonPlan(Plan):
 
     def declare(self, pipeline: Target, slot: Slot, default: str | int) -> bool:
         assert isinstance(pipeline, PythonPipeline)
-        function, statement, name = pipeline.function, pipeline.statement, self.parameter(pipeline, slot)
+        function, statement, name = (
+            pipeline.function,
+            pipeline.statement,
+            self.parameter(pipeline, slot),
+        )
         text = str(default) if isinstance(default, int) else quoted(default, statement.source)
         if name in pipeline.parameters:
-            asked = getattr(self.settings, slot.path[-1]) if self.settings.wants(slot.rule) else None
+            asked = (
+                getattr(self.settings, slot.path[-1]) if self.settings.wants(slot.rule) else None
+            )
             there = pipeline.parameters[name]
             if asked is not None and isinstance(there, ast.Constant) and there.value != asked:
                 self.writer.changes.replace(statement, there, text)
@@ -353,7 +428,9 @@ class PythonPlan(Plan):
                 except Refused as refusal:
                     reason = refusal.reason
             if reason:
-                self.add_finding(EXPOSE, "warning", f"{name} is not exposed", pipeline.at, reason=reason)
+                self.add_finding(
+                    EXPOSE, "warning", f"{name} is not exposed", pipeline.at, reason=reason
+                )
                 return False
 
             def add() -> None:
@@ -369,12 +446,16 @@ def _names(target: PythonTarget) -> Iterator[str]:
     """What `--step` knows a target by: its variable, and the `name=` of a command object."""
     if target.name:
         yield target.name
-    name = (named_values(target.call) or {}).get("name") if isinstance(target.meaning, Builder) else None
+    name = (
+        (named_values(target.call) or {}).get("name")
+        if isinstance(target.meaning, Builder)
+        else None
+    )
     if isinstance(name, ast.Constant) and isinstance(name.value, str):
         yield name.value
 
 
-def _line(source: Source, line: int) -> Node:
+def _line(source: Source, line: int) -> YamlNode:
     return place_node(source, ast.Pass(lineno=line, col_offset=0))
 
 

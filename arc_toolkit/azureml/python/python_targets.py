@@ -21,15 +21,17 @@ from arc_toolkit.azureml.python.meaning import (
     V1Job,
 )
 from arc_toolkit.azureml.python.python_documents import CodeValue, named_values
-from arc_toolkit.edit.edits import Refused
-from arc_toolkit.edit.python_editor import quoted
-from arc_toolkit.edit.python_expressions import short
-from arc_toolkit.edit.python_names import Statement, Use
-from arc_toolkit.edit.yaml_editor import Path
-from arc_toolkit.edit.yaml_nodes import Node, pairs, text_of
+from arc_toolkit.edit.code.editor import quoted
+from arc_toolkit.edit.code.expressions import short
+from arc_toolkit.edit.code.names import Statement, Use
+from arc_toolkit.edit.files.edits import Refused
+from arc_toolkit.edit.yaml.editor import KeyPath
+from arc_toolkit.edit.yaml.nodes import YamlNode, pairs, text_of
 
 # Attributes that the settings of `patch` go to.
-SETTINGS = frozenset({"resources", "set_resources", "runsettings", "environment_variables", "compute"})
+SETTINGS = frozenset(
+    {"resources", "set_resources", "runsettings", "environment_variables", "compute"}
+)
 _LAYOUT = ("runsettings", "resource_layout", "configure")
 # A step whose component is not here, and whose settings prove that it takes them.
 PROVEN_KIND = TargetKind(Family.OTHER, Role.STEP, frozenset(Slot))
@@ -40,7 +42,7 @@ class CodeTarget(Target):
 
     __slots__ = ()
 
-    def written(self, path: Path) -> str:
+    def written(self, path: KeyPath) -> str:
         node = self.get(*path)
         return short(node.expression) if isinstance(node, CodeValue) else ""
 
@@ -74,14 +76,20 @@ class PythonTarget(CodeTarget):
     @property
     def component(self) -> Component | None:
         meaning = self.meaning.base if isinstance(self.meaning, Sweep) else self.meaning
-        return meaning.origin if isinstance(meaning, Step) and isinstance(meaning.origin, Component) else None
+        return (
+            meaning.origin
+            if isinstance(meaning, Step) and isinstance(meaning.origin, Component)
+            else None
+        )
 
     @property
     def legacy_sweep(self) -> bool:
         """Whether it is a sweep of SDK v1.5, which takes no instance type."""
         if self.generation != "v1.5":
             return False
-        return self.family == Family.SWEEP or any(use.path[:2] == ("runsettings", "sweep") for use in self.uses)
+        return self.family == Family.SWEEP or any(
+            use.path[:2] == ("runsettings", "sweep") for use in self.uses
+        )
 
     @property
     def is_sweep(self) -> bool:
@@ -128,13 +136,20 @@ class PythonTarget(CodeTarget):
     @property
     def says_resources(self) -> bool:
         """Whether something is said about its resources after it is made."""
-        return any(use.how != "argument" and use.path[0] in ("resources", "set_resources") for use in self.uses)
+        return any(
+            use.how != "argument" and use.path[0] in ("resources", "set_resources")
+            for use in self.uses
+        )
 
     @property
     def resource_holders(self) -> list[Use]:
         """What holds the resources of this target, and takes more of them."""
         if self.generation == "v2":
-            return self.set_resources[:1] or self.named(("resources",))[-1:] or self._resources_argument
+            return (
+                self.set_resources[:1]
+                or self.named(("resources",))[-1:]
+                or self._resources_argument
+            )
         return [use for use in self.named(_LAYOUT) if isinstance(use.value, ast.Call)][-1:]
 
     @property
@@ -148,14 +163,24 @@ class PythonTarget(CodeTarget):
 
     @property
     def variables_path(self) -> tuple[str, ...]:
-        return ("environment_variables",) if self.generation == "v2" else ("runsettings", "environment_variables")
+        return (
+            ("environment_variables",)
+            if self.generation == "v2"
+            else ("runsettings", "environment_variables")
+        )
 
     @property
     def variables_holder(self) -> tuple[Statement, ast.expr] | None:
         """The dict of its environment variables, and the statement that it is in."""
-        holders = [(use.statement, use.value) for use in self.named(self.variables_path) if use.how == "assign"]
+        holders = [
+            (use.statement, use.value)
+            for use in self.named(self.variables_path)
+            if use.how == "assign"
+        ]
         if self.generation == "v1.5" and not holders:
-            configured = [(use.statement, use.value) for use in self.named(("runsettings", "configure"))]
+            configured = [
+                (use.statement, use.value) for use in self.named(("runsettings", "configure"))
+            ]
         else:
             configured = [(self.statement, self.call)] if isinstance(self.meaning, Builder) else []
         for statement, call in configured if not holders else ():
@@ -175,11 +200,19 @@ class PythonTarget(CodeTarget):
                 or self.meaning.defaults is not None
             ):
                 return ""
-            return f"its {self.meaning.family}(...)" if self.meaning.family == Family.COMMAND else "its call"
+            return (
+                f"its {self.meaning.family}(...)"
+                if self.meaning.family == Family.COMMAND
+                else "its call"
+            )
         if self.maker is not None:
             return "" if self.maker.says_resources else self.maker.resources_giver
         component = self.component
-        if component is None or component.document is None or component.document.root.get("resources") is not None:
+        if (
+            component is None
+            or component.document is None
+            or component.document.root.get("resources") is not None
+        ):
             return ""
         return os.path.basename(component.file)
 
@@ -195,22 +228,32 @@ class PythonTarget(CodeTarget):
             node = node or self.get("component", "resources", name)
             if isinstance(node, CodeValue):
                 is_plain = all(
-                    isinstance(part, ast.Constant | ast.List | ast.Load) for part in ast.walk(node.expression)
+                    isinstance(part, ast.Constant | ast.List | ast.Load)
+                    for part in ast.walk(node.expression)
                 )
                 if node.opaque or not is_plain:
-                    who = "its command object" if self.builder is not None else "another step of its component"
+                    who = (
+                        "its command object"
+                        if self.builder is not None
+                        else "another step of its component"
+                    )
                     raise Refused(
                         f"{who} sets {name} to {short(node.expression)}, in line {node.expression.lineno}"
                     )
                 kept[name] = " ".join(node.statement.source.slice(node.expression).split())
-            elif document is not None and (written := document.root.get("resources", name)) is not None:
+            elif (
+                document is not None
+                and (written := document.root.get("resources", name)) is not None
+            ):
                 text = text_of(written)
                 if text is None or is_bound(text):
                     raise Refused(
                         f"its component sets {name} to {text or 'a list'}, which its own resources would replace"
                     )
                 kept[name] = (
-                    text if name == "instance_count" and text.isdigit() else quoted(text, self.statement.source)
+                    text
+                    if name == "instance_count" and text.isdigit()
+                    else quoted(text, self.statement.source)
                 )
         return kept
 
@@ -230,18 +273,18 @@ class PythonTarget(CodeTarget):
         is_argument = any(keyword.value is node.expression for keyword in self.call.keywords)
         return is_argument and (self.is_sweep or isinstance(setting.value, Parameter))
 
-    def own_value(self, path: Path) -> CodeValue | None:
+    def own_value(self, path: KeyPath) -> CodeValue | None:
         """What is said about this target itself, and not copied from its command object."""
         node = self.get(*path)
         return node if isinstance(node, CodeValue) and not node.inherited else None
 
-    def owns(self, path: Path) -> bool:
+    def owns(self, path: KeyPath) -> bool:
         node = self.get(*path)
         if isinstance(node, yaml.MappingNode):
             return any(self.owns((*path, name)) for name in pairs(node))
         return self.own_value(path) is not None
 
-    def is_bound(self, path: Path) -> bool:
+    def is_bound(self, path: KeyPath) -> bool:
         """As in YAML, or by a parameter of the pipeline function; any other expression may be a plain number."""
         node = self.get(*path)
         if isinstance(node, CodeValue) and isinstance(node.expression, ast.Name):
@@ -253,26 +296,34 @@ class PythonTarget(CodeTarget):
             and is_bound(str(node.expression.value))
         )
 
-    def copies(self, path: Path) -> bool:
+    def copies(self, path: KeyPath) -> bool:
         """Whether it has what its command object says at a path, also if that is set later."""
         if self.maker is None or self.owns(path):
             return False
         return not any(use.how == "assign" and use.path == path[:1] for use in self.uses)
 
-    def opaque_reason(self, path: Path) -> str:
+    def opaque_reason(self, path: KeyPath) -> str:
         node = self.own_value(path[:1]) or self.own_value(path)
         if node is not None and node.opaque:
             expression = node.expression
-            is_holder = isinstance(expression, ast.Call | ast.Dict) and named_values(expression) is None
-            if is_holder or any(item.arg is None and item.value is expression for item in self.call.keywords):
+            is_holder = (
+                isinstance(expression, ast.Call | ast.Dict) and named_values(expression) is None
+            )
+            if is_holder or any(
+                item.arg is None and item.value is expression for item in self.call.keywords
+            ):
                 return f"the values come from ** in line {expression.lineno}"
             return f"its {str(path[0]).replace('_', ' ')} are {short(expression)}, made elsewhere"
-        habit = [use for use in self.uses if use.how == "assign" and use.path[:-1] == self.variables_path]
-        if path[:1] == Slot.VARIABLES.path and not all(isinstance(use.value, ast.Constant) for use in habit):
+        habit = [
+            use for use in self.uses if use.how == "assign" and use.path[:-1] == self.variables_path
+        ]
+        if path[:1] == Slot.VARIABLES.path and not all(
+            isinstance(use.value, ast.Constant) for use in habit
+        ):
             return "one of its environment variables is not a literal"
         return ""
 
-    def place_of(self, path: Path) -> Node:
+    def place_of(self, path: KeyPath) -> YamlNode:
         return self.at
 
     def state(self, setting: Setting) -> State:

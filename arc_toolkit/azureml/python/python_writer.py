@@ -18,12 +18,12 @@ from arc_toolkit.azureml.python.meaning import Builder, Sweep, is_resources_clas
 from arc_toolkit.azureml.python.python_documents import is_dict
 from arc_toolkit.azureml.python.python_targets import PythonTarget
 from arc_toolkit.azureml.python.read_meaning import Meanings
-from arc_toolkit.edit.edits import Edit, Refused
-from arc_toolkit.edit.python_editor import Changes, StatementSite, quoted
-from arc_toolkit.edit.python_expressions import short
-from arc_toolkit.edit.python_imports import NeededImports
-from arc_toolkit.edit.python_names import Binding, Statement, Use
-from arc_toolkit.edit.python_source import Source
+from arc_toolkit.edit.code.editor import Changes, StatementSite, quoted
+from arc_toolkit.edit.code.expressions import short
+from arc_toolkit.edit.code.imports import NeededImports
+from arc_toolkit.edit.code.names import Binding, Statement, Use
+from arc_toolkit.edit.code.source import Source
+from arc_toolkit.edit.files.edits import Edit, Refused
 
 
 @dataclass
@@ -52,7 +52,9 @@ class PythonWriter:
 
     def edits(self) -> list[Edit]:
         """The edits of the whole file's text."""
-        return [edit for source, own in self.changes.edits().values() for edit in source.in_file(own)]
+        return [
+            edit for source, own in self.changes.edits().values() for edit in source.in_file(own)
+        ]
 
     # --- values ------------------------------------------------------------------------------------------------
 
@@ -79,17 +81,26 @@ class PythonWriter:
             self.bind(target.pipeline.function, setting.value.name)
 
     def _write_resource(
-        self, target: PythonTarget, name: str, text: str, in_call: bool, value: str | int | Parameter
+        self,
+        target: PythonTarget,
+        name: str,
+        text: str,
+        in_call: bool,
+        value: str | int | Parameter,
     ) -> None:
         holders = target.resource_holders
-        others = [use for use in target.uses if use.how == "assign" and use.path[:1] == ("resources",)]
+        others = [
+            use for use in target.uses if use.how == "assign" and use.path[:1] == ("resources",)
+        ]
         if isinstance(value, Parameter) and name == "instance_count":
             self._check_bound_count(target)
         if holders:
             self._fill(holders[0].statement, holders[0].value, name, text)
         elif others and target.generation == "v2":
             # `node.resources.x = ...` is there, so `resources` is not None: one more of the same kind.
-            self.changes.insert_after(others[-1].statement, f"{target.name}.resources.{name} = {text}")
+            self.changes.insert_after(
+                others[-1].statement, f"{target.name}.resources.{name} = {text}"
+            )
         elif isinstance(target.meaning, Builder) and in_call and not target.meaning.is_entity:
             self.changes.set(target.statement, target.call, name, text)
         else:
@@ -103,15 +114,24 @@ class PythonWriter:
             return
         holders = target.resource_holders
         in_dict = any(is_dict(use.value) for use in holders)
-        in_component = target.builder is None and not holders and target.named(("resources", "instance_count"))
+        in_component = (
+            target.builder is None and not holders and target.named(("resources", "instance_count"))
+        )
         if in_dict or in_component:
-            raise Refused("a bound count in these resources fails to serialize, so it stays a literal")
+            raise Refused(
+                "a bound count in these resources fails to serialize, so it stays a literal"
+            )
 
-    def add_resource(self, target: PythonTarget, name: str, text: str, *, keep: bool = False) -> None:
+    def add_resource(
+        self, target: PythonTarget, name: str, text: str, *, keep: bool = False
+    ) -> None:
         """Into the new resources of a target; with `keep` unless it says that already."""
         new = self._statements(target)
         if target.generation == "v2":
-            new.repeated, new.callee = target.kept_resources(), self.resources_class(target.statement)
+            new.repeated, new.callee = (
+                target.kept_resources(),
+                self.resources_class(target.statement),
+            )
         new.resources[name] = new.resources.get(name, text) if keep else text
 
     def assign_resources(self, target: PythonTarget, use: Use) -> None:
@@ -124,11 +144,17 @@ class PythonWriter:
                 self.changes.set(use.statement, call, name, text, keep=True)
         assert isinstance(call.func, ast.Attribute)
         holder = use.statement.source.slice(call.func.value)
-        self.changes.call_to_assignment(use.statement, f"{holder}.resources", self.resources_class(use.statement))
+        self.changes.call_to_assignment(
+            use.statement, f"{holder}.resources", self.resources_class(use.statement)
+        )
 
     def _add_variable(self, target: PythonTarget, name: str, text: str) -> None:
         holder = target.variables_holder
-        habit = [use for use in target.uses if use.how == "assign" and use.path[:-1] == target.variables_path]
+        habit = [
+            use
+            for use in target.uses
+            if use.how == "assign" and use.path[:-1] == target.variables_path
+        ]
         if holder is not None:
             self._fill(*holder, name, text)
         elif habit:
@@ -167,7 +193,9 @@ class PythonWriter:
                 arguments = ", ".join(f"{key}={values[key]}" for key in dict.fromkeys(order))
                 statement = f"{name}.runsettings.resource_layout.configure({arguments})"
                 if isinstance(target.meaning, Builder) and target.meaning.is_entity:
-                    self.changes.set(target.statement, target.call, "resources", f"{new.callee}({arguments})")
+                    self.changes.set(
+                        target.statement, target.call, "resources", f"{new.callee}({arguments})"
+                    )
                 else:
                     if is_v2:
                         statement = f"{name}.resources = {new.callee}({arguments})"
@@ -179,7 +207,10 @@ class PythonWriter:
                 path = ".".join((name, *target.variables_path))
                 lines = [f"{path} = {_display(new.variables, source)}"]
                 if target.maker is not None:  # it has those of its command object, and keeps them
-                    lines = [f"{path}[{quoted(key, source)}] = {text}" for key, text in new.variables.items()]
+                    lines = [
+                        f"{path}[{quoted(key, source)}] = {text}"
+                        for key, text in new.variables.items()
+                    ]
                 for line in lines:
                     self.changes.insert_after(target.statement, line)
             if new.compute:
@@ -202,7 +233,9 @@ class PythonWriter:
 
 
 def _display(variables: Mapping[str, str], source: Source) -> str:
-    return "{" + ", ".join(f"{quoted(name, source)}: {text}" for name, text in variables.items()) + "}"
+    return (
+        "{" + ", ".join(f"{quoted(name, source)}: {text}" for name, text in variables.items()) + "}"
+    )
 
 
 def _is_sdk(module: str) -> bool:

@@ -32,8 +32,8 @@ from arc_toolkit.azureml.python.meaning import (
 from arc_toolkit.azureml.python.names import Module
 from arc_toolkit.azureml.python.own_modules import OwnModules
 from arc_toolkit.azureml.python.sdk_names import Generation
-from arc_toolkit.edit.python_expressions import chain, dotted, last_name
-from arc_toolkit.edit.python_names import Binding, Scope, Statement, certain_binding, find_bindings
+from arc_toolkit.edit.code.expressions import chain, dotted, last_name
+from arc_toolkit.edit.code.names import Binding, Scope, Statement, certain_binding, find_bindings
 
 _DEEPEST = 20
 
@@ -46,7 +46,12 @@ class Meanings:
     """
 
     def __init__(
-        self, module: Module, path: str, library: Library, assume: Family | None = None, imports: int = 0
+        self,
+        module: Module,
+        path: str,
+        library: Library,
+        assume: Family | None = None,
+        imports: int = 0,
     ) -> None:
         self.module = module
         self.imports = imports
@@ -98,10 +103,14 @@ class Meanings:
         if not isinstance(binding, Binding) or binding.value is not None:
             return None
         stmt = binding.statement.stmt
-        owner = self.scopes.get(id(stmt)) if isinstance(stmt, ast.ClassDef) else binding.statement.scope
+        owner = (
+            self.scopes.get(id(stmt)) if isinstance(stmt, ast.ClassDef) else binding.statement.scope
+        )
         return owner if owner is not None and isinstance(owner.node, ast.ClassDef) else None
 
-    def _of_class(self, node: ast.Attribute, statement: Statement) -> tuple[ast.expr, Statement] | None:
+    def _of_class(
+        self, node: ast.Attribute, statement: Statement
+    ) -> tuple[ast.expr, Statement] | None:
         """What a class says about `self.name` or `Class.name`, if it says it once."""
         owner = self._class_of(node.value, statement)
         if owner is None:
@@ -146,7 +155,11 @@ class Meanings:
         """The pipeline function that a scope is the inside of."""
         if id(scope) not in self._pipelines:
             node, meaning = scope.node, None
-            if isinstance(node, ast.FunctionDef) and node.decorator_list and scope.statement is not None:
+            if (
+                isinstance(node, ast.FunctionDef)
+                and node.decorator_list
+                and scope.statement is not None
+            ):
                 meaning = self.function(node, scope.statement)
             self._pipelines[id(scope)] = meaning if isinstance(meaning, PipelineFunction) else None
         return self._pipelines[id(scope)]
@@ -207,7 +220,11 @@ class Meanings:
                 return meaning
 
     def _imported(self, name: str, path: str) -> Meaning:
-        if path in sdk.ROLES or path.startswith(("azure.", "azureml.", "mldesigner")) or path == "azure":
+        if (
+            path in sdk.ROLES
+            or path.startswith(("azure.", "azureml.", "mldesigner"))
+            or path == "azure"
+        ):
             return SdkName(path)
         module = path.rpartition(".")[0] or path
         if path.startswith(".") and not module.strip("."):  # from . import name
@@ -220,7 +237,9 @@ class Meanings:
 
     def function(self, function: ast.FunctionDef, statement: Statement) -> Meaning:
         for decorator in function.decorator_list:
-            role = self.role(decorator.func if isinstance(decorator, ast.Call) else decorator, statement)
+            role = self.role(
+                decorator.func if isinstance(decorator, ast.Call) else decorator, statement
+            )
             if role.name == "pipeline":
                 return PipelineFunction(role.generation, function)
             if role.name == "command_component":
@@ -231,20 +250,37 @@ class Meanings:
         """What a helper function gives back: a component, or a step that is a target where it is made."""
         function = call.func
         bindings: list[Binding] = []
-        if isinstance(function, ast.Name) and isinstance(named := self.binding(function.id, statement), Binding):
+        if isinstance(function, ast.Name) and isinstance(
+            named := self.binding(function.id, statement), Binding
+        ):
             bindings = [named]
-        elif isinstance(function, ast.Attribute) and (owner := self._class_of(function.value, statement)):
+        elif isinstance(function, ast.Attribute) and (
+            owner := self._class_of(function.value, statement)
+        ):
             bindings = owner.bindings.get(function.attr, [])
         if len(bindings) != 1 or not isinstance(bindings[0].value, ast.FunctionDef):
             return None
         scope = self.scopes.get(id(bindings[0].value))
-        returns = [item for item in scope.statements if isinstance(item.stmt, ast.Return)] if scope else []
-        if len(returns) != 1 or not isinstance(stmt := returns[0].stmt, ast.Return) or stmt.value is None:
+        returns = (
+            [item for item in scope.statements if isinstance(item.stmt, ast.Return)]
+            if scope
+            else []
+        )
+        if (
+            len(returns) != 1
+            or not isinstance(stmt := returns[0].stmt, ast.Return)
+            or stmt.value is None
+        ):
             return None
         meaning = self.of(stmt.value, returns[0], depth + 1)
         if isinstance(meaning, Step | Sweep):
             return UnknownMeaning(f"it is made in {last_name(function)}()", is_made=True)
-        if isinstance(meaning, Component) and meaning.why and not meaning.file and scope is not None:
+        if (
+            isinstance(meaning, Component)
+            and meaning.why
+            and not meaning.file
+            and scope is not None
+        ):
             return self.files.loaded_by(scope, stmt.value, returns[0], call, statement) or meaning
         return meaning if isinstance(meaning, Component | Builder | PipelineFunction) else None
 
@@ -256,10 +292,14 @@ class Meanings:
             base = self.of(node.value, statement, depth + 1)
             if isinstance(base, Builder | Step):
                 return Component("v2", base.family)
-        held = self._of_class(node, statement) or self._held(node.value, ast.Constant(node.attr), statement)
+        held = self._of_class(node, statement) or self._held(
+            node.value, ast.Constant(node.attr), statement
+        )
         return NOTHING if held is None else self.of(*held, depth + 1)
 
-    def _held(self, holder: ast.expr, key: ast.expr, statement: Statement) -> tuple[ast.expr, Statement] | None:
+    def _held(
+        self, holder: ast.expr, key: ast.expr, statement: Statement
+    ) -> tuple[ast.expr, Statement] | None:
         """What `{"train": ...}["train"]` or `SimpleNamespace(train=...).train` is, if nothing is assigned to it."""
         bound = self.stands_for(holder, statement)
         if bound is None or not isinstance(key, ast.Constant) or not isinstance(holder, ast.Name):
@@ -272,7 +312,9 @@ class Meanings:
         elif isinstance(value, ast.Call) and last_name(value.func) in ("SimpleNamespace", "dict"):
             values = {keyword.arg: keyword.value for keyword in value.keywords}
         scopes = (statement.scope, place.scope)
-        changed = any(use.how == "assign" for scope in scopes for use in scope.uses.get(holder.id, ()))
+        changed = any(
+            use.how == "assign" for scope in scopes for use in scope.uses.get(holder.id, ())
+        )
         return (values[key.value], place) if key.value in values and not changed else None
 
     def _call(self, call: ast.Call, statement: Statement, depth: int) -> Meaning:
@@ -280,7 +322,9 @@ class Meanings:
         if isinstance(function, ast.Attribute):
             if function.attr == "sweep" and self.path(function, statement) is None:
                 base = self.of(function.value, statement, depth + 1)
-                return Sweep(call, base if isinstance(base, Step | Builder | UnknownMeaning) else NOTHING)
+                return Sweep(
+                    call, base if isinstance(base, Step | Builder | UnknownMeaning) else NOTHING
+                )
             if function.attr in ("get", "load", "create_or_update"):
                 workspace = self._workspace(function, call, statement, depth)
                 if workspace is not None:
@@ -361,7 +405,9 @@ class Meanings:
             # What comes back from registering a component is a component; from submitting a job, a job.
             is_component = isinstance(argument, Component | PipelineFunction)
             is_component = is_component or getattr(argument, "is_component", False)
-            return argument if is_component else UnknownMeaning(f"the result of {dotted(function)}()")
+            return (
+                argument if is_component else UnknownMeaning(f"the result of {dotted(function)}()")
+            )
         return None
 
 
@@ -370,7 +416,11 @@ def _last(name: str, bindings: list[Binding], statement: Statement) -> Binding |
     if (certain := certain_binding(bindings, statement)) is not None:
         return certain
     # `try: from a import f` and `except ImportError: from b import f`, or `f = None`: the first, if it is there.
-    firsts = [item for item in bindings if not (item.statement.block.kind == "except" and _is_fallback(item))]
+    firsts = [
+        item
+        for item in bindings
+        if not (item.statement.block.kind == "except" and _is_fallback(item))
+    ]
     imports = [item for item in bindings if isinstance(item.value, str) and item.value in sdk.ROLES]
     if len(firsts) < len(bindings) and (imports or len(firsts) == 1):
         return (imports or firsts)[0]

@@ -7,15 +7,24 @@ import re
 from collections.abc import Sequence
 
 from arc_toolkit.azureml.python.names import WORDS, Module
-from arc_toolkit.edit.python_expressions import chain, last_name
-from arc_toolkit.edit.python_names import Binding
-from arc_toolkit.edit.python_scopes import ScopeReader
-from arc_toolkit.edit.python_source import Source
+from arc_toolkit.edit.code.expressions import chain, last_name
+from arc_toolkit.edit.code.names import Binding
+from arc_toolkit.edit.code.scopes import ScopeReader
+from arc_toolkit.edit.code.source import Source
 
 # Words without which a function makes no step and sets nothing; `@` is for decorated functions inside of it.
 _FUNCTION_WORDS = (
     *WORDS,
-    *("@", "load_component", "from_yaml", "from_func", "Component", "components", "resources", "runsettings"),
+    *(
+        "@",
+        "load_component",
+        "from_yaml",
+        "from_func",
+        "Component",
+        "components",
+        "resources",
+        "runsettings",
+    ),
     *("default_compute", "azure.", "mldesigner", "HyperDriveConfig"),
 )
 _COMPONENT_MAKERS = frozenset(
@@ -42,7 +51,9 @@ def read_module(sources: Sequence[Source]) -> Module:
         if any(_may_make_steps(name, binding.value) for binding in bindings)
     ]
     module.makers = {
-        f"{name}(" for name, bindings in scope.bindings.items() if any(map(_makes_component, bindings))
+        f"{name}("
+        for name, bindings in scope.bindings.items()
+        if any(map(_makes_component, bindings))
     }
     module.held_makers = {
         f"self.{name}("

@@ -19,7 +19,7 @@ from arc_toolkit.azureml.python.meaning import (
 from arc_toolkit.azureml.python.python_documents import CodeReader, Fields, place_node, tree
 from arc_toolkit.azureml.python.python_targets import PythonPipeline, PythonTarget
 from arc_toolkit.azureml.python.read_meaning import Meanings
-from arc_toolkit.edit.python_names import Statement, Use
+from arc_toolkit.edit.code.names import Statement, Use
 
 
 def read_settings(targets: list[PythonTarget], meanings: Meanings) -> None:
@@ -48,10 +48,14 @@ def read_settings(targets: list[PythonTarget], meanings: Meanings) -> None:
             fields |= {("trial", *path): value for path, value in inner.items()}
         else:
             if target.maker is not None:
-                reader.uses(_before(target.maker.uses, statement), inner, target.maker.statement, False)
+                reader.uses(
+                    _before(target.maker.uses, statement), inner, target.maker.statement, False
+                )
             fields = _inherited(inner)
             component = target.component
-            if component is not None and component.call is not None:  # as one that is written in place in YAML
+            if (
+                component is not None and component.call is not None
+            ):  # as one that is written in place in YAML
                 inline = reader.call(component.call, component.statement or statement)
                 fields |= {("component", *path): value for path, value in inline.items()}
             else:
@@ -59,7 +63,9 @@ def read_settings(targets: list[PythonTarget], meanings: Meanings) -> None:
         fields |= _inherited(shared.get(id(target), {}))
         reader.uses(target.uses, fields, statement, target.generation == "v1.5")
         if target.parent is not None and target.swept:
-            trials[id(target.parent)] = {path: value for path, value in fields.items() if path[0] != "component"}
+            trials[id(target.parent)] = {
+                path: value for path, value in fields.items() if path[0] != "component"
+            }
         target.path = (index,)
         target.read(tree(fields, target.at))
         if target.component is not None and target.component.file:
@@ -103,7 +109,9 @@ def _shared_resources(targets: list[PythonTarget], reader: CodeReader) -> dict[i
 def _before(uses: list[Use], statement: Statement) -> list[Use]:
     """What is said about a command object before a step is made of it; in another scope, all of it."""
     return [
-        use for use in uses if use.statement.scope is not statement.scope or use.statement.order < statement.order
+        use
+        for use in uses
+        if use.statement.scope is not statement.scope or use.statement.order < statement.order
     ]
 
 
@@ -125,7 +133,11 @@ def documents(
     ]
     pipelines: list[PythonPipeline] = []
     result: list[Document] = []
-    on_jobs = list(_computes_of_jobs(meanings)) if any(map(meanings.pipeline, meanings.module.scopes)) else []
+    on_jobs = (
+        list(_computes_of_jobs(meanings))
+        if any(map(meanings.pipeline, meanings.module.scopes))
+        else []
+    )
     by_function: dict[int, list[PythonTarget]] = {}
     by_parent: dict[int, list[PythonTarget]] = {}
     for target in readable:
@@ -143,7 +155,12 @@ def documents(
             step.parent = step.parent or root
         # The trial of a sweep may be made outside of the pipeline function.
         inside = set(steps)
-        steps += [trial for step in tuple(steps) for trial in by_parent.get(id(step), ()) if trial not in inside]
+        steps += [
+            trial
+            for step in tuple(steps)
+            for trial in by_parent.get(id(step), ())
+            if trial not in inside
+        ]
         if steps and pipeline.generation == "v2":
             result.append(Document(len(result), root, (root, *steps)))
     for target in readable:
@@ -157,7 +174,10 @@ def _computes_of_jobs(meanings: Meanings) -> Iterator[tuple[ast.FunctionDef, Use
     for scope in meanings.module.scopes:
         for name, uses in scope.uses.items():
             for use in uses:
-                if use.how == "assign" and use.path in (("settings", "default_compute"), ("compute",)):
+                if use.how == "assign" and use.path in (
+                    ("settings", "default_compute"),
+                    ("compute",),
+                ):
                     meaning = meanings.of_name(name, use.statement)
                     if isinstance(meaning, PipelineJob):
                         yield meaning.function.function, use
@@ -179,5 +199,11 @@ def _pipeline_target(
     kind = KINDS[Family.PIPELINE, Role.JOB]
     path = ("pipeline", index)
     return PythonPipeline(
-        kind, pipeline.function.name, path, tree(fields, at), at, statement=statement, function=pipeline.function
+        kind,
+        pipeline.function.name,
+        path,
+        tree(fields, at),
+        at,
+        statement=statement,
+        function=pipeline.function,
     )

@@ -51,7 +51,9 @@ ACTIONS = (
     b"azureml.train.sklearn",
 )
 # An import of one of the SDKs, wherever it is: the file may not parse.
-IMPORT = re.compile(rb"(?:^|[\0;\s])(?:import|from)[ \t]+(?:azure\.ai\.ml|azure\.ml\b|azureml\.|mldesigner)")
+IMPORT = re.compile(
+    rb"(?:^|[\0;\s])(?:import|from)[ \t]+(?:azure\.ai\.ml|azure\.ml\b|azureml\.|mldesigner)"
+)
 MISSPELT = b"AMLARC_RESTEP"
 
 
@@ -118,12 +120,22 @@ _V1 = {
     "azureml.train.estimator": ("Estimator", "MMLBaseEstimator"),
     "azureml.train.dnn": ("PyTorch", "TensorFlow", "Chainer", "Keras"),
     "azureml.train.sklearn": ("SKLearn",),
-    "azureml.pipeline.steps": ("PythonScriptStep", "CommandStep", "EstimatorStep", "MpiStep", "RScriptStep"),
+    "azureml.pipeline.steps": (
+        "PythonScriptStep",
+        "CommandStep",
+        "EstimatorStep",
+        "MpiStep",
+        "RScriptStep",
+    ),
     "azureml.pipeline.steps.python_script_step": ("PythonScriptStep",),
     "azureml.pipeline.steps.command_step": ("CommandStep",),
     "azureml.pipeline.steps.mpi_step": ("MpiStep",),
 }
-ROLES |= {f"{module}.{name}": SdkRole("v1", generation="v1") for module, names in _V1.items() for name in names}
+ROLES |= {
+    f"{module}.{name}": SdkRole("v1", generation="v1")
+    for module, names in _V1.items()
+    for name in names
+}
 V1_WAY = (
     "SDK v1 is not rewritten: the instance type is kubernetescompute.instance_type of its run configuration, the count"
     " is node_count; or move it to command() of SDK v2"
@@ -133,9 +145,15 @@ V1_WAY = (
 def _target_words() -> re.Pattern[bytes]:
     """What is in every text that has a target: the name of what makes it, as a name (not `command=`, `"command"` or
     `my_command`), a decorator of pipelines, or a statement that only steps have."""
-    names = {path.rpartition(".")[2] for path in ROLES} - {"pipeline"} | set(ENTITIES) | {"automl", "sweep"}
+    names = (
+        {path.rpartition(".")[2] for path in ROLES} - {"pipeline"}
+        | set(ENTITIES)
+        | {"automl", "sweep"}
+    )
     name = "|".join(sorted(names))
-    words = rf"""(?<![\w"'-])(?:{name})(?![\w"'-]|[ \t]*=[^=])|@[\w.]*pipeline\b|\bpipeline[ \t]+as\b"""
+    words = (
+        rf"""(?<![\w"'-])(?:{name})(?![\w"'-]|[ \t]*=[^=])|@[\w.]*pipeline\b|\bpipeline[ \t]+as\b"""
+    )
     return re.compile(
         rf"{words}|HyperDrive|ParallelRun|set_resources|runsettings|components?\.(?:get|load)".encode()
     )
@@ -168,13 +186,45 @@ PROOFS = frozenset(
 )
 # Attributes of a leaf step that hold settings.
 LEAF_ATTRIBUTES = frozenset(
-    {"resources", "set_resources", "environment_variables", "distribution", "limits", "runsettings", "compute"}
+    {
+        "resources",
+        "set_resources",
+        "environment_variables",
+        "distribution",
+        "limits",
+        "runsettings",
+        "compute",
+    }
 )
 STEP_ATTRIBUTES = LEAF_ATTRIBUTES | {"outputs", "sweep"}
 
 # Calls that may take a step without changing its settings.
 HARMLESS_CALLS = frozenset(
-    {"print", "display", "append", "extend", "add", "create_or_update", "submit", "validate", "len", "repr", "str"}
-    | {"type", "isinstance", "id", "vars", "dir", "pprint", "info", "debug", "Pipeline", "condition", "if_else"}
+    {
+        "print",
+        "display",
+        "append",
+        "extend",
+        "add",
+        "create_or_update",
+        "submit",
+        "validate",
+        "len",
+        "repr",
+        "str",
+    }
+    | {
+        "type",
+        "isinstance",
+        "id",
+        "vars",
+        "dir",
+        "pprint",
+        "info",
+        "debug",
+        "Pipeline",
+        "condition",
+        "if_else",
+    }
     | {"do_while", "parallel_for", "stream", "begin_create_or_update", "archive"}
 )

@@ -9,8 +9,8 @@ import ast
 import os.path
 from collections.abc import Callable, Sequence
 
-from arc_toolkit.edit.python_expressions import chain, last_name
-from arc_toolkit.edit.python_names import Statement
+from arc_toolkit.edit.code.expressions import chain, last_name
+from arc_toolkit.edit.code.names import Statement
 
 _DEEPEST = 20
 # What an expression that is not text by itself stands for: another expression, and its statement.
@@ -20,7 +20,17 @@ Elsewhere = Callable[[ast.expr, Statement], str | None]
 
 # Calls and methods that leave a path what it is, as far as finding a file goes.
 _SAME = frozenset(
-    {"str", "fspath", "abspath", "realpath", "normpath", "expanduser", "resolve", "absolute", "as_posix"}
+    {
+        "str",
+        "fspath",
+        "abspath",
+        "realpath",
+        "normpath",
+        "expanduser",
+        "resolve",
+        "absolute",
+        "as_posix",
+    }
     | {"Path", "PurePath", "PosixPath", "PurePosixPath"}
 )
 _JOINS = frozenset({"join", "joinpath", "Path", "PurePath", "PosixPath", "PurePosixPath"})
@@ -33,7 +43,9 @@ class Texts:
     `unknown` is what a part of a text becomes that is known only when the code runs; without it, all of it is unknown.
     """
 
-    def __init__(self, path: str, bound: Bound, unknown: str = "", elsewhere: Elsewhere | None = None) -> None:
+    def __init__(
+        self, path: str, bound: Bound, unknown: str = "", elsewhere: Elsewhere | None = None
+    ) -> None:
         self.path = path
         self.bound = bound
         self.unknown = unknown
@@ -51,7 +63,9 @@ class Texts:
             case ast.BinOp(left=left, op=ast.Add() | ast.Div() | ast.Mod() as op, right=right):
                 return self._operation(left, op, right, statement, depth)
             case ast.JoinedStr(values=values):
-                parts = [part.value if isinstance(part, ast.FormattedValue) else part for part in values]
+                parts = [
+                    part.value if isinstance(part, ast.FormattedValue) else part for part in values
+                ]
                 texts = self._all(parts, statement, depth)
                 return None if texts is None else "".join(texts)
             case ast.Attribute(attr="parent", value=value):
@@ -78,7 +92,9 @@ class Texts:
     def _operation(
         self, left: ast.expr, op: ast.operator, right: ast.expr, statement: Statement, depth: int
     ) -> str | None:
-        operands = right.elts if isinstance(op, ast.Mod) and isinstance(right, ast.Tuple) else [right]
+        operands = (
+            right.elts if isinstance(op, ast.Mod) and isinstance(right, ast.Tuple) else [right]
+        )
         first, rest = self.of(left, statement, depth + 1), self._all(operands, statement, depth)
         if first is None or rest is None:
             return None
@@ -91,20 +107,28 @@ class Texts:
         if name in _WORKING_FOLDERS and not call.args:
             return "."
         # A method of a path or text: its receiver comes first; `os.path.join` and `Path` have none.
-        receiver = self.of(function.value, statement, depth + 1) if isinstance(function, ast.Attribute) else None
+        receiver = (
+            self.of(function.value, statement, depth + 1)
+            if isinstance(function, ast.Attribute)
+            else None
+        )
         if name == "format" and receiver is not None:
             texts = self._all(call.args, statement, depth)
             named = self._all([keyword.value for keyword in call.keywords], statement, depth)
             if texts is None or named is None:
                 return None
-            names = {keyword.arg or "": text for keyword, text in zip(call.keywords, named, strict=True)}
+            names = {
+                keyword.arg or "": text for keyword, text in zip(call.keywords, named, strict=True)
+            }
             arguments = tuple(texts)
             return _formatted(lambda: receiver.format(*arguments, **names))
         if call.keywords and name not in ("resolve",):
             return None
         if name == "join" and receiver is not None:
             items = (
-                call.args[0].elts if len(call.args) == 1 and isinstance(call.args[0], ast.List | ast.Tuple) else []
+                call.args[0].elts
+                if len(call.args) == 1 and isinstance(call.args[0], ast.List | ast.Tuple)
+                else []
             )
             texts = self._all(items, statement, depth) if items else None
             return None if texts is None else receiver.join(texts)
@@ -139,5 +163,9 @@ _CONSTANTS = {
 def _formatted(make: Callable[[], str]) -> str | None:
     try:
         return make()
-    except (TypeError, ValueError, LookupError):  # not what the text asks for: so will be the program
+    except (
+        TypeError,
+        ValueError,
+        LookupError,
+    ):  # not what the text asks for: so will be the program
         return None

@@ -13,10 +13,10 @@ from arc_toolkit.azureml.documents import Document, parse
 from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.python.names import Module
 from arc_toolkit.azureml.python.texts import Texts
-from arc_toolkit.edit.edits import Unreadable
-from arc_toolkit.edit.python_expressions import calls_in
-from arc_toolkit.edit.python_names import Block, Statement
-from arc_toolkit.edit.python_source import Source
+from arc_toolkit.edit.code.expressions import calls_in
+from arc_toolkit.edit.code.names import Block, Statement
+from arc_toolkit.edit.code.source import Source
+from arc_toolkit.edit.files.edits import Unreadable
 
 # Texts, with what to put in place of an unknown part.
 TextsOf = Callable[[str], Texts]
@@ -57,7 +57,10 @@ def _cells(module: Module, texts: Texts) -> Iterator[tuple[str, str]]:
 def _end(module: Module, source: Source) -> Statement:
     """A place after the statements of the cells up to this one."""
     before = module.sources[: next(i for i, item in enumerate(module.sources) if item is source)]
-    last = max((s.order for s in module.top.statements if any(s.source is item for item in before)), default=0)
+    last = max(
+        (s.order for s in module.top.statements if any(s.source is item for item in before)),
+        default=0,
+    )
     return Statement(source, [], ast.Pass(), module.top, Block("scope"), last + 1)
 
 
@@ -68,10 +71,18 @@ def _calls(module: Module, make_texts: TextsOf) -> Iterator[tuple[str, str]]:
         for statement in scope.statements:
             for call in calls_in(statement.stmt) if isinstance(statement.stmt, ast.Expr) else ():
                 function = call.func
-                if not isinstance(function, ast.Attribute) or function.attr not in _WRITES or not call.args:
+                if (
+                    not isinstance(function, ast.Attribute)
+                    or function.attr not in _WRITES
+                    or not call.args
+                ):
                     continue
                 holder = function.value
-                opened = _opened(holder, scope.statements, statement) if isinstance(holder, ast.Name) else None
+                opened = (
+                    _opened(holder, scope.statements, statement)
+                    if isinstance(holder, ast.Name)
+                    else None
+                )
                 written = names.of(opened or holder, statement)
                 content = contents.of(call.args[0], statement)
                 if written is not None and content is not None:

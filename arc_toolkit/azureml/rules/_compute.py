@@ -8,11 +8,13 @@ from typing import NamedTuple
 
 from arc_toolkit.azureml.documents import Target, is_bound
 from arc_toolkit.azureml.plan import Plan
-from arc_toolkit.edit.yaml_nodes import text_of
+from arc_toolkit.edit.yaml.nodes import text_of
 
 _KUBERNETES = re.compile(r"(?i)(?:^|[^a-z])(?:k8s|kubernetes|aks|amlarc|arc)(?![a-z])")
 # The names that the samples of AzureML give to clusters of VMs (AmlCompute), and computes that need no name.
-_CLUSTER_OF_VMS = re.compile(r"(?i)^(?:serverless|local)$|(?:cpu|gpu)s?[-_]?cluster|amlcompute|aml[-_]compute")
+_CLUSTER_OF_VMS = re.compile(
+    r"(?i)^(?:serverless|local)$|(?:cpu|gpu)s?[-_]?cluster|amlcompute|aml[-_]compute"
+)
 # `Standard_NC6`: a VM size is the instance type of a serverless job; no name in Kubernetes has capitals or `_`.
 _VM_SIZE = re.compile(r"(?i)^(?:standard|basic|singularity)[_.]")
 
@@ -36,7 +38,9 @@ def compute_facts(plan: Plan, target: Target) -> ComputeFacts:
     facts = plan.computes.get(target.path)
     if facts is None:
         compute = _compute(plan, target)
-        facts = ComputeFacts(_why_kubernetes(plan, target, compute), _is_elsewhere(plan, target, compute))
+        facts = ComputeFacts(
+            _why_kubernetes(plan, target, compute), _is_elsewhere(plan, target, compute)
+        )
         plan.computes[target.path] = facts
     return facts
 
@@ -46,7 +50,11 @@ def _why_kubernetes(plan: Plan, target: Target, compute: str | None) -> str:
         return f"compute {compute} looks like Kubernetes"
     if any(name.startswith("AMLARC_") for name in plan.variables(target)):
         return "it sets AMLARC variables"
-    if plan.settings.instance_types and compute and not text_of(target.get("queue_settings", "job_tier")):
+    if (
+        plan.settings.instance_types
+        and compute
+        and not text_of(target.get("queue_settings", "job_tier"))
+    ):
         return "--instance-types says that the cluster is Kubernetes"
     return ""
 
@@ -69,7 +77,9 @@ def _matches(pattern: re.Pattern[str], compute: str) -> bool:
 def _compute(plan: Plan, target: Target) -> str | None:
     holder: Target | None = target
     while holder is not None:
-        compute = plan.planned(holder, "compute") or plan.planned(holder, "settings", "default_compute")
+        compute = plan.planned(holder, "compute") or plan.planned(
+            holder, "settings", "default_compute"
+        )
         if compute is not None:
             return plan.resolved(holder, compute) if is_bound(compute) else compute
         holder = holder.parent

@@ -12,8 +12,14 @@ from arc_toolkit.azureml.place_threads import decide_for
 from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.azureml.rules import all_rules
 from arc_toolkit.azureml.rules._compute import compute_facts
-from arc_toolkit.azureml.threads import PRESTEP, RESTEP, Framework, exported_names, launched_processes
-from arc_toolkit.edit.yaml_nodes import pairs
+from arc_toolkit.azureml.threads import (
+    PRESTEP,
+    RESTEP,
+    Framework,
+    exported_names,
+    launched_processes,
+)
+from arc_toolkit.edit.yaml.nodes import pairs
 
 OMP = "OMP_NUM_THREADS"
 
@@ -28,13 +34,17 @@ def check_threads(plan: Plan, framework: Framework) -> None:
         sweeping = not kind.variables
         if sweeping and not (kind.role.is_trial or _is_open_sweep(plan, target)):
             continue
-        if kind.role == Role.COMPONENT or (kind.family == Family.PARALLEL and kind.role == Role.SPEC):
+        if kind.role == Role.COMPONENT or (
+            kind.family == Family.PARALLEL and kind.role == Role.SPEC
+        ):
             continue
         if plan.has_no_evidence(target):
             continue
         is_on_kubernetes = _is_on_kubernetes(plan, target)
         # In this order: what a target runs is read from other files.
-        if is_on_kubernetes is False or not any(item.what == framework for item in plan.evidence(target)):
+        if is_on_kubernetes is False or not any(
+            item.what == framework for item in plan.evidence(target)
+        ):
             continue
         auto = replace(plan.settings, threads="auto", exports=(), manual=False)
         right = decide_for(plan, target, settings=auto, literal_only=sweeping)
@@ -61,14 +71,18 @@ def _is_on_kubernetes(plan: Plan, target: Target) -> bool | None:
         return True
     if facts.is_elsewhere:
         return False
-    is_named = plan.instance_type(target) is not None or plan.settings.instance_type or plan.settings.cores
+    is_named = (
+        plan.instance_type(target) is not None or plan.settings.instance_type or plan.settings.cores
+    )
     return True if is_named or plan.settings.instance_types else None
 
 
 def _is_open_sweep(plan: Plan, target: Target) -> bool:
     """Whether it is a sweep with a trial file whose own findings do not tell what `--threads` makes of it."""
     is_sweep = target.kind.family == Family.SWEEP
-    return is_sweep and plan.settings.threads is None and plan.library.referenced(target) is not None
+    return (
+        is_sweep and plan.settings.threads is None and plan.library.referenced(target) is not None
+    )
 
 
 def _command(plan: Plan, target: Target) -> str:

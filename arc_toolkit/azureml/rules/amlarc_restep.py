@@ -11,14 +11,14 @@ import yaml
 
 from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.azureml.threads import PRESTEP, RESTEP
-from arc_toolkit.edit.yaml_editor import Editor, Path
-from arc_toolkit.edit.yaml_nodes import Node
+from arc_toolkit.edit.yaml.editor import Editor, KeyPath
+from arc_toolkit.edit.yaml.nodes import YamlNode
 from arc_toolkit.findings import Rule
 
 if TYPE_CHECKING:
     from arc_toolkit.azureml.python.python_plan import PythonPlan
     from arc_toolkit.azureml.python.python_writer import PythonWriter
-    from arc_toolkit.edit.python_editor import StatementSite
+    from arc_toolkit.edit.code.editor import StatementSite
 
 _MESSAGE = f"{RESTEP} has no effect: the variable is called {PRESTEP}"
 _TITLE = f"Rename {RESTEP} to {PRESTEP}"
@@ -31,7 +31,7 @@ def _check(plan: Plan) -> None:
     for document in plan.documents:
         for path, node, is_key in _places(document.root.node, (document.index,), set()):
 
-            def fix(editor: Editor, at: Path = path, key: bool = is_key) -> None:
+            def fix(editor: Editor, at: KeyPath = path, key: bool = is_key) -> None:
                 if key:
                     editor.rename(at, PRESTEP)
                 else:
@@ -40,7 +40,9 @@ def _check(plan: Plan) -> None:
             plan.report(RULE, _MESSAGE, node, fix=fix, title=_TITLE, applied=plan.is_planned(path))
 
 
-def _places(node: Node, path: Path, seen: set[int]) -> Iterator[tuple[Path, Node, bool]]:
+def _places(
+    node: YamlNode, path: KeyPath, seen: set[int]
+) -> Iterator[tuple[KeyPath, YamlNode, bool]]:
     if id(node) in seen:
         return
     seen.add(id(node))
@@ -59,14 +61,16 @@ def _places(node: Node, path: Path, seen: set[int]) -> Iterator[tuple[Path, Node
 
 def _check_code(plan: PythonPlan) -> None:
     """In string literals and keyword arguments."""
-    from arc_toolkit.edit.python_editor import StatementSite
+    from arc_toolkit.edit.code.editor import StatementSite
 
     for source in plan.module.sources:
         for top in source.body if RESTEP in source.text else ():
             taken = _siblings_of_the_right_name(top)
             for node, in_f_string in _nodes(top):
                 is_argument = isinstance(node, ast.keyword) and node.arg == RESTEP
-                if not is_argument and not (isinstance(node, ast.Constant) and _sets_variable(node.value)):
+                if not is_argument and not (
+                    isinstance(node, ast.Constant) and _sets_variable(node.value)
+                ):
                     continue
                 assert isinstance(node, ast.keyword | ast.Constant)
                 written = RESTEP if is_argument else "" if in_f_string else source.slice(node)
@@ -78,7 +82,9 @@ def _check_code(plan: PythonPlan) -> None:
                 at = StatementSite(source, source.body, top)
                 fix = partial(_replace, at=at, node=node, text=written.replace(RESTEP, PRESTEP))
                 where = plan.at(at, node)
-                plan.report(RULE, _MESSAGE, where, reason=reason, fix=None if reason else fix, title=_TITLE)
+                plan.report(
+                    RULE, _MESSAGE, where, reason=reason, fix=None if reason else fix, title=_TITLE
+                )
 
 
 def _sets_variable(value: object) -> bool:
@@ -100,7 +106,9 @@ def _siblings_of_the_right_name(top: ast.stmt) -> set[int]:
     return taken
 
 
-def _replace(writer: PythonWriter, at: StatementSite, node: ast.keyword | ast.Constant, text: str) -> None:
+def _replace(
+    writer: PythonWriter, at: StatementSite, node: ast.keyword | ast.Constant, text: str
+) -> None:
     writer.changes.replace(at, node, text)
 
 

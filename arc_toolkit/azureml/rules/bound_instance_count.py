@@ -16,15 +16,21 @@ def _check(plan: Plan) -> None:
         if node is None or not target.kind.resources or not target.is_bound(path):
             continue
         if path != _COUNT:
-            message = "a bound `instance_count` beside `component` is rejected (not a valid integer)"
+            message = (
+                "a bound `instance_count` beside `component` is rejected (not a valid integer)"
+            )
             plan.report(RULE, message, node, reason="bind it below `resources`")
             continue
         if target.kind.role != Role.STEP:
             value = target.text(*_COUNT)
-            message = f"a {target.kind.name} rejects `instance_count: {value}` (not a valid integer)"
+            message = (
+                f"a {target.kind.name} rejects `instance_count: {value}` (not a valid integer)"
+            )
             reason = "bind it on the pipeline's step: `patch --expose-parameters`"
             plan.report(RULE, message, node, reason=reason)
-        elif target.kind.family == Family.COMMAND and not (target.get("component") and target.owns(_COUNT)):
+        elif target.kind.family == Family.COMMAND and not (
+            target.get("component") and target.owns(_COUNT)
+        ):
             message = "an inline command step rejects a bound instance_count (`component` missing)"
             plan.report(RULE, message, node, reason="move the job to a component file")
 

@@ -14,7 +14,11 @@ def _check(plan: Plan) -> None:
     own = full_path(plan.path)
     for step in (step for document in plan.documents for step in document.steps):
         if step.reference is not None and _leads_to(plan, step, own):
-            by = "itself" if step.reference == own else f"itself by way of {os.path.relpath(step.reference)}"
+            by = (
+                "itself"
+                if step.reference == own
+                else f"itself by way of {os.path.relpath(step.reference)}"
+            )
             plan.report(RULE, f"step `{step.name}` makes the pipeline include {by}", step.at)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from arc_toolkit.azureml.kinds import Family, Role, TargetKind
 from arc_toolkit.azureml.plan import Plan
-from arc_toolkit.edit.yaml_nodes import pairs
+from arc_toolkit.edit.yaml.nodes import pairs
 from arc_toolkit.findings import Rule
 
 
@@ -17,9 +17,13 @@ def _check(plan: Plan) -> None:
             continue
         if names := ", ".join(pairs(own[1])):
             why = (
-                target.kind.why if target.kind.resources else f"a {target.kind.name} has no environment variables"
+                target.kind.why
+                if target.kind.resources
+                else f"a {target.kind.name} has no environment variables"
             )
-            plan.report(RULE, f"{names} never reaches the job: {why}", own[0], reason=_way_out(target.kind))
+            plan.report(
+                RULE, f"{names} never reaches the job: {why}", own[0], reason=_way_out(target.kind)
+            )
 
 
 def _way_out(kind: TargetKind) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import yaml
 
 from arc_toolkit.azureml.plan import Plan
-from arc_toolkit.edit.yaml_nodes import MERGE, pairs
+from arc_toolkit.edit.yaml.nodes import MERGE, pairs
 from arc_toolkit.findings import Rule
 
 
@@ -17,9 +17,15 @@ def _check(plan: Plan) -> None:
             if len(target.own if node is target.node else pairs(node)) == len(node.value):
                 continue
             seen: set[str] = set()
-            for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.tag != MERGE):
+            for key in (
+                key
+                for key, _ in node.value
+                if isinstance(key, yaml.ScalarNode) and key.tag != MERGE
+            ):
                 if key.value in seen:
-                    plan.report(RULE, f"`{key.value}` is a duplicate key: only the last one counts", key)
+                    plan.report(
+                        RULE, f"`{key.value}` is a duplicate key: only the last one counts", key
+                    )
                 seen.add(key.value)
 
 

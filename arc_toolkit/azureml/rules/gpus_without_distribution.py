@@ -10,7 +10,11 @@ from arc_toolkit.findings import Rule
 
 def _check(plan: Plan) -> None:
     for target in plan.known_targets():
-        if target.kind.family != Family.COMMAND or target.kind.role not in (Role.JOB, Role.STEP, Role.COMPONENT):
+        if target.kind.family != Family.COMMAND or target.kind.role not in (
+            Role.JOB,
+            Role.STEP,
+            Role.COMPONENT,
+        ):
             continue
         path = target.path_of(Slot.INSTANCE_COUNT.path)
         count = plan.planned(target, *map(str, path)) or ""
@@ -22,9 +26,7 @@ def _check(plan: Plan) -> None:
             and not plan.is_distributed(target)
             and not launched_processes(plan.effective(target, "command"))
         ):
-            message = (
-                f"{target.shown} asks for {count} x {gpus} GPUs and has no distribution: one process uses one"
-            )
+            message = f"{target.shown} asks for {count} x {gpus} GPUs and has no distribution: one process uses one"
             at = target.get(*path) or target.at
             plan.report(RULE, message, at)
 

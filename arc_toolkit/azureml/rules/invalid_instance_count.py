@@ -15,7 +15,9 @@ def _check(plan: Plan) -> None:
         path = target.path_of(_COUNT)
         text = target.text(*path)
         if text and target.kind.resources and not is_bound(text) and not _is_count(text):
-            message = f"`instance_count: {text}` of {target.shown}: it has to be a whole number from 1"
+            message = (
+                f"`instance_count: {text}` of {target.shown}: it has to be a whole number from 1"
+            )
             plan.report(RULE, message, target.place_of(path))
 
 

@@ -6,7 +6,7 @@ import re
 
 from arc_toolkit.azureml.kinds import Role
 from arc_toolkit.azureml.plan import Plan
-from arc_toolkit.edit.yaml_nodes import Node
+from arc_toolkit.edit.yaml.nodes import YamlNode
 from arc_toolkit.findings import Rule
 
 # azure-ai-ml 1.35: `ComponentNameStr` and `PipelineNodeNameStr` of _schema/core/fields.py.
@@ -27,14 +27,16 @@ def _check(plan: Plan) -> None:
                 _report(plan, name, target.place_of(("name",)))
 
 
-def _report(plan: Plan, name: str, at: Node) -> None:
+def _report(plan: Plan, name: str, at: YamlNode) -> None:
     message = f"`{name}` is rejected as the name of a component"
     reason = "lower-case letters, digits and `_` only, and a letter in front"
     # Only the file of a component is read for a pipeline or deployment that names it, not its name.
     uses = plan.library.uses(plan.path)
     if uses and uses <= {"component", "trial"}:
         message += " that is registered or loaded by itself"
-        plan.add_finding(RULE.id, "note", message, at, reason=f"{reason}; the files that use it do not mind")
+        plan.add_finding(
+            RULE.id, "note", message, at, reason=f"{reason}; the files that use it do not mind"
+        )
     else:
         plan.report(RULE, message, at, reason=reason)
 

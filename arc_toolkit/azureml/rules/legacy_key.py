@@ -10,7 +10,9 @@ from arc_toolkit.findings import Rule
 def _check(plan: Plan) -> None:
     for item in plan.foreign_keys():
         if item.explanation == Explanation.LEGACY:
-            plan.report(RULE, f"`{item.name}` is a key of the SDK v1: in v2 it is `{item.right}`", item.key)
+            plan.report(
+                RULE, f"`{item.name}` is a key of the SDK v1: in v2 it is `{item.right}`", item.key
+            )
 
 
 RULE = Rule(

@@ -18,8 +18,12 @@ def _check(plan: Plan) -> None:
         return
     for root in (document.root for document in plan.documents):
         if root.kind.family == Family.SWEEP and root.kind.role == Role.SPEC:
-            message = "a SweepComponent (v1.5) cannot name an instance type: it has to become a v2 sweep"
-            plan.report(RULE, message, root.at, reason="`patch --sweep-to-v2` writes the v2 sweep beside it")
+            message = (
+                "a SweepComponent (v1.5) cannot name an instance type: it has to become a v2 sweep"
+            )
+            plan.report(
+                RULE, message, root.at, reason="`patch --sweep-to-v2` writes the v2 sweep beside it"
+            )
 
 
 def _check_code(plan: PythonPlan) -> None:
@@ -30,7 +34,9 @@ def _check_code(plan: PythonPlan) -> None:
             sweeps = [use for use in uses if use.path[:2] == ("runsettings", "sweep")]
             if sweeps:
                 message = f"{name} is a sweep of SDK v1.5, which takes no instance type"
-                reason = "it is not converted, see there" if asked else "convert it with --sweep-to-v2"
+                reason = (
+                    "it is not converted, see there" if asked else "convert it with --sweep-to-v2"
+                )
                 plan.report(RULE, message, plan.at(sweeps[0].statement), reason=reason)
 
 

@@ -8,8 +8,8 @@ from arc_toolkit.azureml.documents import Target
 from arc_toolkit.azureml.kinds import Family, Role, Slot
 from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.azureml.schema_keys import Explanation, ForeignKey
-from arc_toolkit.edit.yaml_editor import Editor
-from arc_toolkit.edit.yaml_nodes import Node, pairs, text_of
+from arc_toolkit.edit.yaml.editor import Editor
+from arc_toolkit.edit.yaml.nodes import YamlNode, pairs, text_of
 from arc_toolkit.findings import Rule
 
 _RESOURCES = (Slot.INSTANCE_TYPE, Slot.INSTANCE_COUNT)
@@ -44,7 +44,11 @@ def _report(plan: Plan, item: ForeignKey) -> None:
     if item.below == "task" and name == "environment_variables":
         _from_task(plan, target, (item.key, item.value))
     elif item.below and item.right:
-        plan.report(RULE, f"`{name}` below `{item.below}` is not read: it belongs below `{item.right}`", item.key)
+        plan.report(
+            RULE,
+            f"`{name}` below `{item.below}` is not read: it belongs below `{item.right}`",
+            item.key,
+        )
     elif item.below:
         message = f"`{name}` below `{item.below}` is not read: it belongs "
         # A component has no compute of its own.
@@ -53,7 +57,11 @@ def _report(plan: Plan, item: ForeignKey) -> None:
     elif item.right:
         _move_below(plan, target, item.right, name)
     elif kind.role.is_trial:
-        plan.report(RULE, f"a {kind.name} has no `{name}`: it belongs to the sweep, beside `trial`", item.key)
+        plan.report(
+            RULE,
+            f"a {kind.name} has no `{name}`: it belongs to the sweep, beside `trial`",
+            item.key,
+        )
     elif name == Slot.COMPUTE.path[0]:
         message = f"a {kind.name} has no `compute`: its step has, or the pipeline's default_compute"
         plan.report(RULE, message, item.key)
@@ -77,7 +85,7 @@ def _move_below(plan: Plan, target: Target, mapping: str, name: str) -> None:
     plan.report(RULE, message, key, fix=fix if movable else None, title=title)
 
 
-def _from_task(plan: Plan, target: Target, pair: tuple[Node, Node]) -> None:
+def _from_task(plan: Plan, target: Target, pair: tuple[YamlNode, YamlNode]) -> None:
     message = "a parallel `task` has no `environment_variables`: they belong to the step"
     own = pairs(pair[1])
     movable = target.kind.role == Role.STEP and "environment_variables" not in target.own
@@ -89,7 +97,9 @@ def _from_task(plan: Plan, target: Target, pair: tuple[Node, Node]) -> None:
 
     scalars = all(isinstance(value, yaml.ScalarNode) for _, value in own.values())
     title = "Move `environment_variables` to the step"
-    plan.report(RULE, message, pair[0], fix=fix if movable and own and scalars else None, title=title)
+    plan.report(
+        RULE, message, pair[0], fix=fix if movable and own and scalars else None, title=title
+    )
 
 
 RULE = Rule(

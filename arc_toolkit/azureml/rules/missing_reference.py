@@ -8,7 +8,7 @@ import re
 from arc_toolkit.azureml.documents import Target, folder_of, full_path
 from arc_toolkit.azureml.kinds import Family, Role
 from arc_toolkit.azureml.plan import Plan
-from arc_toolkit.edit.yaml_nodes import Node, text_of
+from arc_toolkit.edit.yaml.nodes import YamlNode, text_of
 from arc_toolkit.findings import Rule
 
 # Where a file of dependencies is named: v2, then v1.5.
@@ -37,10 +37,18 @@ def _check(plan: Plan) -> None:
             if first in target.own:
                 node = target.get(first, *rest)
                 written = text_of(node) if node is not None else None
-                is_path = written and "${{" not in written and ":" not in written.removeprefix("file:")
+                is_path = (
+                    written and "${{" not in written and ":" not in written.removeprefix("file:")
+                )
                 if node is not None and written and is_path and not _has_includes(plan, target):
                     snapshot = (target.text("code") or "") if target.kind.role == Role.SPEC else ""
-                    _look(plan, plan.library.in_snapshot(folder, snapshot, written), node, target, rest[-1])
+                    _look(
+                        plan,
+                        plan.library.in_snapshot(folder, snapshot, written),
+                        node,
+                        target,
+                        rest[-1],
+                    )
         # azure-ai-ml looks for the code of a step only where the step is written in place.
         if target.kind.role != Role.SPEC and "component" not in target.own:
             for place in _CODES:
@@ -48,7 +56,7 @@ def _check(plan: Plan) -> None:
                     _look_for_code(plan, target, target.get(*place), folder)
 
 
-def _look_for_code(plan: Plan, target: Target, node: Node | None, folder: str) -> None:
+def _look_for_code(plan: Plan, target: Target, node: YamlNode | None, folder: str) -> None:
     written = text_of(node) if node is not None else None
     if node is None or not written or _NO_PATH.search(written):
         return
@@ -62,10 +70,12 @@ def _look_for_code(plan: Plan, target: Target, node: Node | None, folder: str) -
 def _has_includes(plan: Plan, target: Target) -> bool:
     """Whether files of other folders are put into the snapshot, which cannot be seen here."""
     stem = os.path.splitext(full_path(plan.path))[0]
-    return "additional_includes" in target.own or not plan.library.missing(f"{stem}.additional_includes")
+    return "additional_includes" in target.own or not plan.library.missing(
+        f"{stem}.additional_includes"
+    )
 
 
-def _look(plan: Plan, path: str, at: Node, target: Target, key: str) -> None:
+def _look(plan: Plan, path: str, at: YamlNode, target: Target, key: str) -> None:
     if plan.library.missing(path):
         message = f"`{key}` of {target.shown} names a file that does not exist"
         plan.report(RULE, message, at, reason=f"there is no {os.path.relpath(path)}")

@@ -20,7 +20,9 @@ def _check(plan: Plan) -> None:
                 continue
             if len(use.path) == 1:
                 break  # there are resources from here on
-            message = f"{target.name}.resources is None, since {giver} has no resources (AttributeError)"
+            message = (
+                f"{target.name}.resources is None, since {giver} has no resources (AttributeError)"
+            )
             reason = f"write {target.name}.resources = JobResourceConfiguration(...)"
             plan.report(RULE, message, code.at(use.statement), reason=reason)
 

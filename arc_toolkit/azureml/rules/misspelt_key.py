@@ -6,7 +6,7 @@ import yaml
 
 from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.azureml.schema_keys import Explanation, ForeignKey
-from arc_toolkit.edit.yaml_editor import Editor, Path
+from arc_toolkit.edit.yaml.editor import Editor, KeyPath
 from arc_toolkit.findings import Rule
 
 
@@ -20,14 +20,16 @@ def _report(plan: Plan, item: ForeignKey) -> None:
     target, name, right = item.target, item.name, item.right
     where = f"`{item.below}` of a {target.kind.name}" if item.below else f"a {target.kind.name}"
     message = f"`{name}` is not a key of {where}"
-    path: Path = (item.below, name) if item.below else (name,)
+    path: KeyPath = (item.below, name) if item.below else (name,)
     if (target.get(item.below, right) if item.below else target.get(right)) is not None:
         plan.report(RULE, f"{message}; `{right}` is there too", item.key)
         return
 
     is_set = plan.is_filled((*target.path, *path[:-1], right))
     if is_set and not isinstance(item.value, yaml.ScalarNode):
-        plan.report(RULE, f"{message}; this run adds `{right}`", item.key, reason="merge them by hand")
+        plan.report(
+            RULE, f"{message}; this run adds `{right}`", item.key, reason="merge them by hand"
+        )
         return
 
     def fix(editor: Editor) -> None:

@@ -21,7 +21,9 @@ def _check(plan: Plan) -> None:
             if key is None or node is None or isinstance(node, yaml.MappingNode):
                 continue
             # `task: copy_data` of a data transfer is right.
-            known = known_keys(target.kind, name) or (name in _OF_ANY_KEYS and _has(target.kind, name))
+            known = known_keys(target.kind, name) or (
+                name in _OF_ANY_KEYS and _has(target.kind, name)
+            )
             if not known or target.kind.role == Role.SPEC:
                 continue
             if not _is_null(node):

@@ -8,7 +8,7 @@ from arc_toolkit.azureml.documents import Target
 from arc_toolkit.azureml.kinds import Role, Slot
 from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.azureml.schema_keys import known_keys
-from arc_toolkit.edit.yaml_nodes import Node, get
+from arc_toolkit.edit.yaml.nodes import YamlNode, get
 from arc_toolkit.findings import Rule
 
 _PLACES: tuple[tuple[str, ...], ...] = (
@@ -38,14 +38,17 @@ def _check(plan: Plan) -> None:
 
 def _look(plan: Plan, target: Target, first: str, rest: list[str]) -> None:
     key, node = target.own[first]
-    value: Node | None = get(node, *rest) if rest else node
+    value: YamlNode | None = get(node, *rest) if rest else node
     if value is None or isinstance(value, yaml.ScalarNode) or not _is_known(target, first, rest):
         return
     below, today = _PREVIEW.get(first, ("", ""))
     reason = f"today it is {today}" if not rest and below and get(value, below) is not None else ""
     name = ".".join((first, *rest))
     plan.report(
-        RULE, f"`{name}` of {target.shown} has to be a single value", value if rest else key, reason=reason
+        RULE,
+        f"`{name}` of {target.shown} has to be a single value",
+        value if rest else key,
+        reason=reason,
     )
 
 

@@ -11,7 +11,7 @@ from arc_toolkit.azureml.evidence import dockerfile_of
 from arc_toolkit.azureml.kinds import Role
 from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.azureml.rules._compute import compute_facts
-from arc_toolkit.edit.yaml_nodes import Node, get, pairs, text_of
+from arc_toolkit.edit.yaml.nodes import YamlNode, get, pairs, text_of
 from arc_toolkit.findings import Rule
 
 _OLD = re.compile(
@@ -36,7 +36,7 @@ def _check(plan: Plan) -> None:
                 _look(plan, environment[0], environment[1], snapshot)
 
 
-def _look(plan: Plan, key: Node, environment: Node, snapshot: str) -> None:
+def _look(plan: Plan, key: YamlNode, environment: YamlNode, snapshot: str) -> None:
     for place in (("image",), ("docker", "image")):
         node = get(environment, *place)
         image = text_of(node)
@@ -50,7 +50,9 @@ def _look(plan: Plan, key: Node, environment: Node, snapshot: str) -> None:
         path = plan.library.in_snapshot(folder_of(plan.path), snapshot, written)
         image = _last_image(plan.library.read_text(path) or "")
         if _is_old(image):
-            message = f"{os.path.basename(path)} starts from {image}, which is older than Ubuntu 20.04"
+            message = (
+                f"{os.path.basename(path)} starts from {image}, which is older than Ubuntu 20.04"
+            )
             plan.report(RULE, message, key)
 
 

@@ -11,7 +11,7 @@ from arc_toolkit.findings import Rule
 if TYPE_CHECKING:
     from arc_toolkit.azureml.migrate.parallel_run_source import PrsFields
     from arc_toolkit.azureml.python.python_plan import PythonPlan
-    from arc_toolkit.edit.yaml_nodes import Node
+    from arc_toolkit.edit.yaml.nodes import YamlNode
 
 # v1 (ParallelRunConfig, ParallelRunStep) -> v2 `parallel` step, for the finding.
 # Source: Microsoft Learn, "Upgrade parallel run step to SDK v2"; `parallel_run_function` of azure-ai-ml 1.35.2.
@@ -51,19 +51,24 @@ def _check(any_plan: Plan) -> None:
         there = [name for name in (*fields.values, *fields.unknown) if name in EQUIVALENTS]
         mapped = ", ".join(f"{name} -> {EQUIVALENTS[name]}" for name in dict.fromkeys(there))
         at = plan.at(step.statement, step.call)
-        convert = plan.settings.prs_to_v2 and plan.settings.wants("prs-to-v2") and not plan.covers("prs-to-v2", at)
+        convert = (
+            plan.settings.prs_to_v2
+            and plan.settings.wants("prs-to-v2")
+            and not plan.covers("prs-to-v2", at)
+        )
         plan.report(
             RULE,
             "ParallelRunStep of SDK v1 cannot name an instance type, so on Kubernetes it always gets the default one:"
             " a v2 parallel step can",
             at,
-            reason=(f"v2: {mapped}" if mapped else "") + ("" if convert else "; --prs-to-v2 writes it as YAML"),
+            reason=(f"v2: {mapped}" if mapped else "")
+            + ("" if convert else "; --prs-to-v2 writes it as YAML"),
         )
         if convert:
             _convert(plan, at, fields)
 
 
-def _convert(plan: PythonPlan, at: Node, fields: PrsFields) -> None:
+def _convert(plan: PythonPlan, at: YamlNode, fields: PrsFields) -> None:
     from arc_toolkit.azureml.migrate import parallel_run
     from arc_toolkit.azureml.migrate.new_jobs import add_job
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from arc_toolkit.azureml.python.python_plan import PythonPlan
     from arc_toolkit.azureml.python.python_targets import PythonTarget
     from arc_toolkit.azureml.python.python_writer import PythonWriter
-    from arc_toolkit.edit.python_names import Use
+    from arc_toolkit.edit.code.names import Use
 
 
 def _check(plan: Plan) -> None:
@@ -35,7 +35,9 @@ def _report(plan: PythonPlan, name: str, use: Use, target: PythonTarget | None) 
     if target is None and isinstance(plan.meanings.of_name(name, use.statement), Builder):
         return  # a job of its own, whose component nothing shares
     if target is None:
-        plan.report(RULE, f"{message}: {way_out}", at, reason=f"it is not certain which step {name} is")
+        plan.report(
+            RULE, f"{message}: {way_out}", at, reason=f"it is not certain which step {name} is"
+        )
         return
 
     def fix(writer: PythonWriter) -> None:
@@ -43,7 +45,14 @@ def _report(plan: PythonPlan, name: str, use: Use, target: PythonTarget | None) 
 
     problem = target.set_resources_problem
     message = f"{message}, and a bound instance_count then fails to serialize: {way_out}"
-    plan.report(RULE, message, at, reason=problem, fix=None if problem else fix, title=f"Assign {name}.resources")
+    plan.report(
+        RULE,
+        message,
+        at,
+        reason=problem,
+        fix=None if problem else fix,
+        title=f"Assign {name}.resources",
+    )
 
 
 RULE = Rule(

@@ -27,16 +27,24 @@ def _check(plan: Plan) -> None:
 
 
 def _report(
-    plan: PythonPlan, target: PythonTarget, name: str, arguments: list[ast.keyword], keyword: ast.keyword
+    plan: PythonPlan,
+    target: PythonTarget,
+    name: str,
+    arguments: list[ast.keyword],
+    keyword: ast.keyword,
 ) -> None:
     def fix(writer: PythonWriter) -> None:
         """All of the arguments at once: each alone would leave a call that raises."""
         for item in arguments:
             writer.changes.drop_argument(target.statement, target.call, str(item.arg))
             # What was asked for in the same run wins.
-            writer.add_resource(target, str(item.arg), target.statement.source.slice(item.value), keep=True)
+            writer.add_resource(
+                target, str(item.arg), target.statement.source.slice(item.value), keep=True
+            )
 
-    problem = target.refusal or ("" if target.name else "the sweep has no name to set its resources by")
+    problem = target.refusal or (
+        "" if target.name else "the sweep has no name to set its resources by"
+    )
     plan.report(
         RULE,
         f"sweep() has no argument {name} (TypeError): it belongs in the resources of the sweep",

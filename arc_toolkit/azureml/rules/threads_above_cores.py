@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.azureml.threads import LIGHTGBM_NAMES, cores_of
-from arc_toolkit.edit.yaml_nodes import pairs, text_of
+from arc_toolkit.edit.yaml.nodes import pairs, text_of
 from arc_toolkit.findings import Rule
 
 

@@ -15,7 +15,17 @@ if TYPE_CHECKING:
 
 # What is read or set of a command object without a step being made of it.
 _HARMLESS = LEAF_ATTRIBUTES | {
-    *("outputs", "inputs", "name", "display_name", "description", "tags", "properties", "identity", "services"),
+    *(
+        "outputs",
+        "inputs",
+        "name",
+        "display_name",
+        "description",
+        "tags",
+        "properties",
+        "identity",
+        "services",
+    ),
     *("set_limits", "set_queue_settings", "queue_settings", "environment", "code", "command"),
 }
 
@@ -24,13 +34,20 @@ def _check(plan: Plan) -> None:
     code = cast("PythonPlan", plan)
     for target in code.python_targets:
         builder = target.builder
-        if builder is None or builder.call is not target.call or builder.is_entity or target.refusal:
+        if (
+            builder is None
+            or builder.call is not target.call
+            or builder.is_entity
+            or target.refusal
+        ):
             continue
-        if target.pipeline is not None and target.name and _is_only_described(target, target.pipeline.function):
+        if (
+            target.pipeline is not None
+            and target.name
+            and _is_only_described(target, target.pipeline.function)
+        ):
             message = f"{target.name} is not a step of {target.pipeline.function.name}: it is never called"
-            reason = (
-                f"write {target.name} = {ast.unparse(target.call.func)}(...)(), with its inputs in the second call"
-            )
+            reason = f"write {target.name} = {ast.unparse(target.call.func)}(...)(), with its inputs in the second call"
             plan.report(RULE, message, target.at, reason=reason)
 
 
@@ -41,7 +58,9 @@ def _is_only_described(target: PythonTarget, function: ast.FunctionDef) -> bool:
         for node in ast.walk(function)
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
     }
-    names = (node for node in ast.walk(function) if isinstance(node, ast.Name) and node.id == target.name)
+    names = (
+        node for node in ast.walk(function) if isinstance(node, ast.Name) and node.id == target.name
+    )
     loads = [node for node in names if isinstance(node.ctx, ast.Load)]
     return all(attributes.get(id(node)) in _HARMLESS for node in loads)
 

@@ -10,23 +10,29 @@ import yaml
 from arc_toolkit.azureml.documents import Target
 from arc_toolkit.azureml.kinds import Family, Role
 from arc_toolkit.azureml.plan import Plan
-from arc_toolkit.edit.yaml_editor import Path
-from arc_toolkit.edit.yaml_nodes import Node, pairs
+from arc_toolkit.edit.yaml.editor import KeyPath
+from arc_toolkit.edit.yaml.nodes import YamlNode, pairs
 from arc_toolkit.findings import Rule
 
-_BINDING = re.compile(r"\$\{\{\s*(parent\.)?(inputs|outputs|search_space)\.([A-Za-z0-9_.-]+?)\s*\}\}")
+_BINDING = re.compile(
+    r"\$\{\{\s*(parent\.)?(inputs|outputs|search_space)\.([A-Za-z0-9_.-]+?)\s*\}\}"
+)
 
 
-_OF_STEP = re.compile(r"\$\{\{\s*parent\.jobs\.([A-Za-z0-9_-]+)(?:\.outputs\.([A-Za-z0-9_]+)\s*\}\})?")
+_OF_STEP = re.compile(
+    r"\$\{\{\s*parent\.jobs\.([A-Za-z0-9_-]+)(?:\.outputs\.([A-Za-z0-9_]+)\s*\}\})?"
+)
 # Where a job or component uses its own inputs and outputs.
 _USES = ("command", "task", "args", "input_data")
 # Whose input it is and the message -> where it is used
-_Missing = dict[tuple[Path, str], list[yaml.ScalarNode]]
+_Missing = dict[tuple[KeyPath, str], list[yaml.ScalarNode]]
 
 
 def _check(plan: Plan) -> None:
     steps: dict[Target, Collection[str]] = {}
-    by_path = {target.path: target for target in plan.known_targets() if target.kind.role == Role.STEP}
+    by_path = {
+        target.path: target for target in plan.known_targets() if target.kind.role == Role.STEP
+    }
     missing: _Missing = {}
     for target in plan.known_targets():
         if target.kind.role in (Role.SPEC, Role.V15_STEP):
@@ -41,7 +47,10 @@ def _check(plan: Plan) -> None:
         for node in commands if "component" not in target.own else ():
             for scalar in _scalars(node):
                 _look(missing, scalar, target, of_parent=False)
-    for (_, message), places in missing.items():  # one declaration is missing, however often it is used
+    for (
+        _,
+        message,
+    ), places in missing.items():  # one declaration is missing, however often it is used
         shown = [place for place in places if not plan.covers(RULE.id, place)]
         more = f"it is used {len(shown)} times" if len(shown) > 1 else ""
         for place in shown[:1]:
@@ -52,11 +61,17 @@ def _look(missing: _Missing, scalar: yaml.ScalarNode, owner: Target, of_parent: 
     for parent, where, name in _BINDING.findall(scalar.value):
         if bool(parent) == of_parent and not _declares(owner, where, name):
             word = where.removesuffix("s").replace("_", " ")
-            missing.setdefault((owner.path, f"{_shown(owner)} has no {word} `{name}`"), []).append(scalar)
+            missing.setdefault((owner.path, f"{_shown(owner)} has no {word} `{name}`"), []).append(
+                scalar
+            )
 
 
 def _report_steps(
-    plan: Plan, scalar: yaml.ScalarNode, names: Collection[str], steps: Mapping[Path, Target], at: Path
+    plan: Plan,
+    scalar: yaml.ScalarNode,
+    names: Collection[str],
+    steps: Mapping[KeyPath, Target],
+    at: KeyPath,
 ) -> None:
     """`${{parent.jobs.prepare.outputs.data}}` where there is no step `prepare`, or its component has no `data`."""
     for name, output in _OF_STEP.findall(scalar.value):
@@ -68,7 +83,9 @@ def _report_steps(
 
 def _gives(plan: Plan, step: Target, output: str) -> bool:
     """Whether a step has an output; also true where its component is not known."""
-    if step.kind.family not in (Family.COMMAND, Family.PARALLEL) or output in pairs(step.get("outputs")):
+    if step.kind.family not in (Family.COMMAND, Family.PARALLEL) or output in pairs(
+        step.get("outputs")
+    ):
         return True
     document = plan.library.referenced(step)
     if document is None or document.root.kind.role != Role.COMPONENT:
@@ -93,12 +110,14 @@ def _declares(owner: Target, where: str, name: str) -> bool:
         names = [key.value for key, _ in declared.value] if declared is not None else []
         if name in names or "<<" in names:
             return True
-        if name.partition(".")[0] in names or any(str(other).startswith(f"{name}.") for other in names):
+        if name.partition(".")[0] in names or any(
+            str(other).startswith(f"{name}.") for other in names
+        ):
             return True
     return owner.kind.family == Family.PIPELINE and "component" in owner.own
 
 
-def _scalars(node: Node, skip: str = "") -> Iterator[yaml.ScalarNode]:
+def _scalars(node: YamlNode, skip: str = "") -> Iterator[yaml.ScalarNode]:
     """Those with a binding, in the order of the text, except below a key."""
     stack = [node]
     while stack:

@@ -13,7 +13,12 @@ def _check(plan: Plan) -> None:
         if item.explanation == Explanation.UNKNOWN:
             where = f"`{item.below}` of {item.target.shown}" if item.below else item.target.shown
             effect = "dropped" if item.target.kind.role == Role.COMPONENT else "rejected"
-            plan.report(RULE, f"{where} has no key `{item.name}`: it is {effect}", item.key, reason=_hint(item))
+            plan.report(
+                RULE,
+                f"{where} has no key `{item.name}`: it is {effect}",
+                item.key,
+                reason=_hint(item),
+            )
 
 
 def _hint(item: ForeignKey) -> str:

@@ -7,13 +7,22 @@ import difflib
 from arc_toolkit.azureml.documents import Target
 from arc_toolkit.azureml.kinds import KINDS, Family, Role, type_family, type_names
 from arc_toolkit.azureml.plan import Plan
-from arc_toolkit.edit.yaml_nodes import get, pairs, text_of
+from arc_toolkit.edit.yaml.nodes import get, pairs, text_of
 from arc_toolkit.findings import Rule
 
 # Steps of the previews of 2021.
 _PREVIEW = ("component", "component_job")
 # Kinds of internal components, which azure-ai-ml takes as well.
-_INTERNAL = ("scope", "hdinsight", "hemera", "starlite", "ae365exepool", "aetherbridge", "itp", "scopecomponent")
+_INTERNAL = (
+    "scope",
+    "hdinsight",
+    "hemera",
+    "starlite",
+    "ae365exepool",
+    "aetherbridge",
+    "itp",
+    "scopecomponent",
+)
 # What the input of a job may be (azure-ai-ml 1.35, _schema/job/input_output_entry.py). A component declares types; a
 # job has values.
 _DATA = ("uri_file", "uri_folder", "mltable", "mlflow_model", "custom_model", "triton_model")
@@ -31,7 +40,12 @@ def _check(plan: Plan) -> None:
         if role == Role.STEP and target.kind.family != Family.OTHER:
             continue
         declared = (target.text("type") or "").partition("@")[0]
-        if not declared or type_family(declared) or declared.endswith("Component") or declared in _INTERNAL:
+        if (
+            not declared
+            or type_family(declared)
+            or declared.endswith("Component")
+            or declared in _INTERNAL
+        ):
             continue
         near = difflib.get_close_matches(declared.lower(), type_names(), n=1, cutoff=0.8)
         reason = f"did you mean `{near[0]}`?" if near else ""

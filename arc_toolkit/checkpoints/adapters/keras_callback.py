@@ -22,7 +22,12 @@ from arc_toolkit.checkpoints.adapters.random_state import restore_random_state, 
 from arc_toolkit.checkpoints.batches import Batches
 from arc_toolkit.checkpoints.store import Store
 
-_WEIGHTS, _SEEDS, _METRICS, _CALLBACKS = "model.weights.h5", "seeds.npz", "metrics.npz", "callbacks.json"
+_WEIGHTS, _SEEDS, _METRICS, _CALLBACKS = (
+    "model.weights.h5",
+    "seeds.npz",
+    "metrics.npz",
+    "callbacks.json",
+)
 # What EarlyStopping, ReduceLROnPlateau and ModelCheckpoint of Keras 3.15 count.
 _COUNTERS = ("best", "best_epoch", "cooldown_counter", "stopped_epoch", "wait")
 
@@ -70,7 +75,9 @@ class KerasCheckpoints(keras.callbacks.Callback):
         if newest is not None:
             self._folder, self._step = newest.folder, newest.step
             self._restore_model(newest.folder)
-        self.model._initial_epoch = (self._step + 1) // len(self._batches)  # as BackupAndRestore of Keras does
+        self.model._initial_epoch = (self._step + 1) // len(
+            self._batches
+        )  # as BackupAndRestore of Keras does
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._batches.start = max(epoch * len(self._batches), self._step + 1)
@@ -84,7 +91,9 @@ class KerasCheckpoints(keras.callbacks.Callback):
             self._restore_progress(self._folder)
             self._folder = None
         else:
-            self._rate = self._learning_rate()  # before a LearningRateScheduler, which comes after this callback
+            self._rate = (
+                self._learning_rate()
+            )  # before a LearningRateScheduler, which comes after this callback
             if self._step >= 0:
                 self._save_if_due(None)  # the epoch before, with validation and all other callbacks
 
@@ -131,7 +140,9 @@ class KerasCheckpoints(keras.callbacks.Callback):
         _read_values(folder / _METRICS, self.model.metrics_variables)
         states = json.loads((folder / _CALLBACKS).read_text(encoding="utf-8"))
         if len(states) != len(self._others):
-            raise ValueError(f"{folder.name} has the state of {len(states)} callbacks, not of {len(self._others)}")
+            raise ValueError(
+                f"{folder.name} has the state of {len(states)} callbacks, not of {len(self._others)}"
+            )
         for callback, state in zip(self._others, states, strict=True):
             self._restore_state(callback, state)
         restore_random_state(folder)
@@ -141,8 +152,14 @@ class KerasCheckpoints(keras.callbacks.Callback):
             return dict(callback.state_dict())
         if isinstance(callback, keras.callbacks.LearningRateScheduler):
             return {"rate": self._rate}
-        state = {name: getattr(callback, name) for name in _COUNTERS if getattr(callback, name, None) is not None}
-        return {name: value if isinstance(value, int) else float(value) for name, value in state.items()}
+        state = {
+            name: getattr(callback, name)
+            for name in _COUNTERS
+            if getattr(callback, name, None) is not None
+        }
+        return {
+            name: value if isinstance(value, int) else float(value) for name, value in state.items()
+        }
 
     def _restore_state(self, callback: keras.callbacks.Callback, state: dict[str, Any]) -> None:
         if hasattr(callback, "load_state_dict"):

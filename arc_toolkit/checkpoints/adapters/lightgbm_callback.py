@@ -83,11 +83,16 @@ class LightgbmCheckpoints:
         number = self._done + env.iteration - env.begin_iteration
         step = number - 1
         period = max(1, int(_param(env.params, _FREQUENCY, 0)))
-        if step >= self._done and number % period == 0:  # the rows of several rounds are drawn together
+        if (
+            step >= self._done and number % period == 0
+        ):  # the rows of several rounds are drawn together
             if self._store.due(step):
                 with self._store.save(step) as folder:
                     env.model.save_model(folder / _NAME)
-                    states = [{name: getattr(item, name) for name in _state_names(item)} for item in self._others]
+                    states = [
+                        {name: getattr(item, name) for name in _state_names(item)}
+                        for item in self._others
+                    ]
                     (folder / _CALLBACKS).write_text(json.dumps(states), encoding="utf-8")
             self._store.exit_if_evicted(step)
         # `dart` forgets the weights of its trees in `reset_parameter`, and then drops all of them.
@@ -119,7 +124,9 @@ class LightgbmCheckpoints:
 
 
 def _state_names(callback: Any) -> tuple[str, ...]:
-    known = (names for names in _STATES if all(hasattr(callback, name) for name in ("_init", *names)))
+    known = (
+        names for names in _STATES if all(hasattr(callback, name) for name in ("_init", *names))
+    )
     return next(known, ())
 
 
@@ -135,7 +142,9 @@ def _restore_at_start(callback: Any, state: dict[str, Any]) -> None:
         kind = type(env.evaluation_result_list[0])  # a tuple, with names since LightGBM 4.7
         if callback.enabled and state["best_score_list"]:
             callback.best_score, callback.best_iter = state["best_score"], state["best_iter"]
-            callback.best_score_list = [[_result(kind, row) for row in rows] for rows in state["best_score_list"]]
+            callback.best_score_list = [
+                [_result(kind, row) for row in rows] for rows in state["best_score_list"]
+            ]
 
     callback._init = start_and_restore
 

@@ -31,7 +31,9 @@ _NAME = "lightning.ckpt"
 class LightningCheckpoints(_Base):
     """A callback, and the `path` to go on from: None in a new run."""
 
-    def __init__(self, store: Store, *, every: int | float | str = "auto", batches: Batches | None = None) -> None:
+    def __init__(
+        self, store: Store, *, every: int | float | str = "auto", batches: Batches | None = None
+    ) -> None:
         super().__init__()
         self._store, self._batches = store, batches
         self._random: dict[str, Any] | None = None
@@ -55,7 +57,9 @@ class LightningCheckpoints(_Base):
             set_random_state(self._random)
             self._random = None
 
-    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_end(
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
         # What follows this batch is not done again after a restart: schedulers and validation. Gradients that wait for
         # more batches are not saved.
         loop = trainer.fit_loop.epoch_loop

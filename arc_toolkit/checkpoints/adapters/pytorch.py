@@ -16,7 +16,11 @@ import json
 import sys
 from typing import Any
 
-from arc_toolkit.checkpoints.adapters.random_state import random_state, restore_random_state, save_random_state
+from arc_toolkit.checkpoints.adapters.random_state import (
+    random_state,
+    restore_random_state,
+    save_random_state,
+)
 from arc_toolkit.checkpoints.batches import Batches
 from arc_toolkit.checkpoints.manifest import Checkpoint
 from arc_toolkit.checkpoints.store import Store
@@ -45,7 +49,9 @@ class TorchState:
         if checkpoint is None:
             return None
         with torch.serialization.safe_globals(_numpy_types()):
-            saved = torch.load(checkpoint / _NAME, map_location="cpu", weights_only=self._weights_only)
+            saved = torch.load(
+                checkpoint / _NAME, map_location="cpu", weights_only=self._weights_only
+            )
         if saved.keys() != self._parts.keys():
             raise ValueError(
                 f"{checkpoint.folder.name} has {', '.join(sorted(saved))}, not {', '.join(sorted(self._parts))}"
@@ -93,7 +99,9 @@ def data_loader(data: Any, batches: Batches, **options: Any) -> Any:
     import torch
 
     generator = torch.Generator()
-    loader: Any = torch.utils.data.DataLoader(data, batch_sampler=batches, generator=generator, **options)
+    loader: Any = torch.utils.data.DataLoader(
+        data, batch_sampler=batches, generator=generator, **options
+    )
     # The place in the data is that of `batches`. Without these two Lightning warns that the loader cannot be resumed.
     loader.state_dict, loader.load_state_dict = dict, _load_nothing
     return loader

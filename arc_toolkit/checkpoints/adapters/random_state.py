@@ -30,7 +30,11 @@ def random_state() -> dict[str, Any]:
     if (numpy := sys.modules.get("numpy")) is not None:
         generator = numpy.random.get_state(legacy=False)
         # The default generator has an array and a number; numpy.random.set_bit_generator may have set another kind.
-        arrays = {name: words.tolist() for name, words in generator["state"].items() if hasattr(words, "tolist")}
+        arrays = {
+            name: words.tolist()
+            for name, words in generator["state"].items()
+            if hasattr(words, "tolist")
+        }
         state["numpy"] = {**generator, "state": {**generator["state"], **arrays}}
     if (torch := sys.modules.get("torch")) is not None:
         state["torch"] = torch.get_rng_state().tolist()
@@ -54,5 +58,7 @@ def set_random_state(state: dict[str, Any]) -> None:
         torch.set_rng_state(torch.tensor(state["torch"], dtype=torch.uint8))
         devices = state.get("cuda", [])
         # A machine with other GPUs than before goes on with what fits.
-        for number, words in enumerate(devices[: torch.cuda.device_count()] if torch.cuda.is_available() else []):
+        for number, words in enumerate(
+            devices[: torch.cuda.device_count()] if torch.cuda.is_available() else []
+        ):
             torch.cuda.set_rng_state(torch.tensor(words, dtype=torch.uint8), number)

@@ -20,7 +20,9 @@ from transformers import TrainerCallback
 from arc_toolkit.checkpoints.store import Store
 
 _MARGIN = 1.1
-_SMALL_FILES = 4 * 1024 * 1024  # the tokenizer, the scheduler, the random numbers, the Trainer's own state
+_SMALL_FILES = (
+    4 * 1024 * 1024
+)  # the tokenizer, the scheduler, the random numbers, the Trainer's own state
 
 
 class TrainerCheckpoints(TrainerCallback):
@@ -36,17 +38,23 @@ class TrainerCheckpoints(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         if args.save_only_model:
-            raise ValueError("save_only_model=True leaves out the optimizer: the run could not go on where it was")
+            raise ValueError(
+                "save_only_model=True leaves out the optimizer: the run could not go on where it was"
+            )
 
     def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         if not self._store.due(state.global_step):
             return
-        if control.should_save:  # the Trainer saves at this step anyway, and wants to keep the folder
+        if (
+            control.should_save
+        ):  # the Trainer saves at this step anyway, and wants to keep the folder
             return
         if self._has_room(args.output_dir, others):
             self._is_own = control.should_save = True
             return
-        with self._store.save(state.global_step):  # an error in the Trainer's own save would end the run
+        with self._store.save(
+            state.global_step
+        ):  # an error in the Trainer's own save would end the run
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), args.output_dir)
 
     def _has_room(self, folder: str, others: dict[str, Any]) -> bool:
@@ -74,8 +82,12 @@ class TrainerCheckpoints(TrainerCallback):
 
 def _state_bytes(model: Any, optimizer: Any) -> int:
     """Of the parameters, and of what the optimizer keeps of each of them."""
-    states = optimizer.state.values() if optimizer is not None and hasattr(optimizer, "state") else ()
-    tensors = [value for state in states for value in state.values() if hasattr(value, "element_size")]
+    states = (
+        optimizer.state.values() if optimizer is not None and hasattr(optimizer, "state") else ()
+    )
+    tensors = [
+        value for state in states for value in state.values() if hasattr(value, "element_size")
+    ]
     tensors += list(model.parameters()) if model is not None else []
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 

@@ -54,7 +54,9 @@ class XgboostCheckpoints(TrainingCallback):
         self.model = str(newest / _NAME) if newest is not None else None
         self._done = newest.step + 1 if newest is not None else 0
         self._base = 0  # rounds of a model that the run began with
-        self._method: str | None = None  # of trees, if the updater has to be made anew in every round
+        self._method: str | None = (
+            None  # of trees, if the updater has to be made anew in every round
+        )
         store.begin(every)
 
     def rounds_left(self, rounds: int) -> int:
@@ -90,7 +92,10 @@ class XgboostCheckpoints(TrainingCallback):
         if self._store.due(step):
             with self._store.save(step) as folder:
                 model.save_model(folder / _NAME)
-                states = [{name: vars(callback).get(name) for name in _COUNTERS} for callback in self._others]
+                states = [
+                    {name: vars(callback).get(name) for name in _COUNTERS}
+                    for callback in self._others
+                ]
                 (folder / _CALLBACKS).write_text(json.dumps(states), encoding="utf-8")
         self._store.exit_if_evicted(step)
         return False

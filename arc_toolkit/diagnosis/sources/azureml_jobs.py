@@ -22,7 +22,10 @@ TIMEOUT_SECONDS = 60
 
 
 def list_logs(
-    job: str, workspace: str | None = None, resource_group: str | None = None, subscription: str | None = None
+    job: str,
+    workspace: str | None = None,
+    resource_group: str | None = None,
+    subscription: str | None = None,
 ) -> Iterator[LogFile]:
     """The files of a job and of its child jobs. The defaults come from the environment and from az."""
     name = job.removeprefix(SCHEME).strip("/")
@@ -37,7 +40,11 @@ def _client(workspace: str | None, resource_group: str | None, subscription: str
     from arc_toolkit.azure.session import explained, open_session
     from arc_toolkit.azure.workspace_computes import ml_client
 
-    options = {"workspace": workspace, "resource group": resource_group, "subscription": subscription}
+    options = {
+        "workspace": workspace,
+        "resource group": resource_group,
+        "subscription": subscription,
+    }
     resolver = Resolver(options)
     place = resolver.workspace()
     session = open_session(resolver.az.cloud)
@@ -57,7 +64,11 @@ def _files(client: Any, job: str, seen: set[str], depth: int) -> Iterator[LogFil
     with explained(f"reading the job {job}"):
         try:
             operations = client.jobs._runs_operations
-            place = operations._subscription_id, operations._resource_group_name, operations._workspace_name
+            place = (
+                operations._subscription_id,
+                operations._resource_group_name,
+                operations._workspace_name,
+            )
             runs = operations._operation
         except AttributeError:
             raise ArcError(
@@ -85,7 +96,9 @@ def _open(url: str) -> BinaryIO:
     except urllib.error.HTTPError as error:
         raise OSError(f"the storage answered {error.code} {error.reason}") from None
     except (urllib.error.URLError, ValueError) as error:
-        raise OSError(f"the storage cannot be reached: {getattr(error, 'reason', 'bad address')}") from None
+        raise OSError(
+            f"the storage cannot be reached: {getattr(error, 'reason', 'bad address')}"
+        ) from None
     return cast(BinaryIO, _Whole(response))
 
 

@@ -17,7 +17,9 @@ from arc_toolkit.diagnosis.model import LogFile
 from arc_toolkit.errors import ArcError, missing_extra
 from arc_toolkit.output.safe import redact, show_source
 
-WHOLE_BYTES = 4 << 20  # up to this size a blob is fetched with one request, above it in pieces of this size
+WHOLE_BYTES = (
+    4 << 20
+)  # up to this size a blob is fetched with one request, above it in pieces of this size
 LISTERS = 8  # folders listed at the same time; listing waits for the network, not for the CPU
 
 WAYS_IN = (
@@ -60,7 +62,11 @@ def _connect(url: str, account: str | None) -> Any:
         raise missing_extra("blob", "Azure Blob storage") from None
     environment = os.environ
     connection = environment.get("AZURE_STORAGE_CONNECTION_STRING")
-    account = account or environment.get("AZURE_STORAGE_ACCOUNT_NAME") or environment.get("AZURE_STORAGE_ACCOUNT")
+    account = (
+        account
+        or environment.get("AZURE_STORAGE_ACCOUNT_NAME")
+        or environment.get("AZURE_STORAGE_ACCOUNT")
+    )
     if not connection and not account:
         raise ArcError(f"{url}: the storage account is not known; {WAYS_IN}")
     try:
@@ -79,17 +85,23 @@ def _connect(url: str, account: str | None) -> Any:
     return store
 
 
-def _walk(store: Any, url: str, container: str, prefix: str, jobs: int) -> Iterator[tuple[str, int]]:
+def _walk(
+    store: Any, url: str, container: str, prefix: str, jobs: int
+) -> Iterator[tuple[str, int]]:
     """Paths (with their container) and sizes; each folder is a request of its own, several at a time."""
     with ThreadPoolExecutor(min(jobs, LISTERS) or LISTERS) as pool:
-        todo: set[Future[list[dict[str, Any]]]] = {pool.submit(_list_start, store, url, container, prefix)}
+        todo: set[Future[list[dict[str, Any]]]] = {
+            pool.submit(_list_start, store, url, container, prefix)
+        }
         try:
             while todo:
                 done, todo = wait(todo, return_when=FIRST_COMPLETED)
                 for listing in done:
                     for entry in listing.result():
                         if entry["type"] == "directory":
-                            todo.add(pool.submit(_list_folder, store, url, entry["name"].rstrip("/")))
+                            todo.add(
+                                pool.submit(_list_folder, store, url, entry["name"].rstrip("/"))
+                            )
                         else:
                             yield entry["name"], int(entry["size"] or 0)
         finally:
@@ -103,7 +115,9 @@ def _list_start(store: Any, url: str, container: str, prefix: str) -> list[dict[
         return _list_folder(store, url, f"{container}/{prefix}".rstrip("/"))
     except FileNotFoundError:
         if not prefix:
-            raise ArcError(f"{url}: there is no container {container} in this storage account") from None
+            raise ArcError(
+                f"{url}: there is no container {container} in this storage account"
+            ) from None
     parent = f"{container}/{prefix}".rpartition("/")[0]
     try:
         return [
@@ -125,7 +139,9 @@ def _list_folder(store: Any, url: str, path: str) -> list[dict[str, Any]]:
         raise
     except (AzureError, OSError, ValueError) as error:
         if isinstance(error, PermissionError) or getattr(error, "status_code", 0) in (401, 403):
-            raise ArcError(f"{url}: not allowed ({_first_line(error).rstrip('.')}); {WAYS_IN}") from None
+            raise ArcError(
+                f"{url}: not allowed ({_first_line(error).rstrip('.')}); {WAYS_IN}"
+            ) from None
         raise ArcError(f"{url}: cannot list {path} ({_first_line(error)})") from None
     # The folder itself may be a marker blob of size 0.
     return [
@@ -166,7 +182,9 @@ class _Pieces(io.RawIOBase):
         if not self._piece and self._next < self._size:
             stop = min(self._next + WHOLE_BYTES, self._size)
             try:
-                self._piece = memoryview(self._store.cat_file(self._path, start=self._next, end=stop))
+                self._piece = memoryview(
+                    self._store.cat_file(self._path, start=self._next, end=stop)
+                )
             except AzureError as error:
                 raise OSError(_first_line(error)) from None
             self._next = stop

@@ -39,7 +39,10 @@ TABLES = {
         "ClusterId Name Namespace PodLabel PodCreationTimeStamp PodStartTime Computer ContainerName ContainerStatus "
         "ContainerStatusReason ContainerCreationTimeStamp",
     ),
-    "KubeNodeInventory": (("Computer", "Status"), "ClusterId CreationTimeStamp Labels LastTransitionTimeReady"),
+    "KubeNodeInventory": (
+        ("Computer", "Status"),
+        "ClusterId CreationTimeStamp Labels LastTransitionTimeReady",
+    ),
     "KubeEvents": (
         ("ObjectKind", "Reason"),
         "ClusterId Namespace Name Message KubeEventType FirstSeen LastSeen Count Computer SourceComponent",
@@ -49,10 +52,14 @@ TABLES = {
 # collects every 1 to 30 minutes (learn.microsoft.com/azure/azure-monitor/containers/container-insights-cost-config).
 GONE_INTERVALS = 3
 GONE_SECONDS = (600.0, GONE_INTERVALS * 1800.0)  # at least and at most
-SHORTEST_INTERVAL = 45.0  # rows that are closer are of one collection; the agent collects every minute at most
+SHORTEST_INTERVAL = (
+    45.0  # rows that are closer are of one collection; the agent collects every minute at most
+)
 STARTUP_SECONDS = 600  # a new node is not ready yet
 TERMINATING = "Terminating"  # the agent's word for a pod with a deletionTimestamp
-INIT_CONTAINER = re.compile(r"(?:.*-)?init")  # the table does not distinguish them; AzureML's are called so
+INIT_CONTAINER = re.compile(
+    r"(?:.*-)?init"
+)  # the table does not distinguish them; AzureML's are called so
 
 _COLUMN = re.compile(r"(\w+) \[(.+)\]")  # `TimeGenerated [UTC]`
 _US_TIME = re.compile(r"(\d{1,2})/(\d{1,2})/(\d{4}),? (\d{1,2}):(\d\d):(\d\d)(?:\.\d+)? (AM|PM)")
@@ -62,7 +69,9 @@ _US_TIME = re.compile(r"(\d{1,2})/(\d{1,2})/(\d{4}),? (\d{1,2}):(\d\d):(\d\d)(?:
 class InsightsTables:
     """The rows of all files; a data export has a file for every five minutes."""
 
-    rows: dict[str, list[tuple[float, Row]]] = field(default_factory=lambda: {name: [] for name in TABLES})
+    rows: dict[str, list[tuple[float, Row]]] = field(
+        default_factory=lambda: {name: [] for name in TABLES}
+    )
 
     def add(self, data: bytes) -> bool:
         """Add the rows of a file; False if it is not an export. ValueError if it is one that cannot be used."""
@@ -81,14 +90,18 @@ class InsightsTables:
         return True
 
     def _add(self, row: Mapping[str, Any]) -> bool:
-        table = next((name for name, (keys, _) in TABLES.items() if all(key in row for key in keys)), None)
+        table = next(
+            (name for name, (keys, _) in TABLES.items() if all(key in row for key in keys)), None
+        )
         if row.get("Type", table) != table:
             return False  # another table with such columns
         moment = _time(row.get(TIME))
         if table is None or moment is None:
             return False
         keys, others = TABLES[table]
-        self.rows[table].append((moment, {name: _text(row.get(name)) for name in (*keys, *others.split())}))
+        self.rows[table].append(
+            (moment, {name: _text(row.get(name)) for name in (*keys, *others.split())})
+        )
         return True
 
     def facts(self) -> ClusterFacts | None:
@@ -97,7 +110,9 @@ class InsightsTables:
             return None
         for rows in self.rows.values():
             rows.sort(key=lambda item: item[0])
-        facts = ClusterFacts(summarized=True, read_at=max(rows[-1][0] for rows in self.rows.values() if rows))
+        facts = ClusterFacts(
+            summarized=True, read_at=max(rows[-1][0] for rows in self.rows.values() if rows)
+        )
         facts.pods.extend(_pods(self.rows["KubePodInventory"]))
         for node, events in _nodes(self.rows["KubeNodeInventory"]):
             facts.nodes.append(node)
@@ -129,7 +144,9 @@ def _json_rows(text: str) -> Iterable[Mapping[str, Any]] | None:
         return [row for table in document["tables"] for row in _table_rows(mapping(table))]
     if isinstance(document, dict):
         document = document.get("records", [document] if TIME in document else None)
-    return [row for row in document if isinstance(row, dict)] if isinstance(document, list) else None
+    return (
+        [row for row in document if isinstance(row, dict)] if isinstance(document, list) else None
+    )
 
 
 def _json_lines(text: str) -> list[Json] | None:
@@ -161,7 +178,9 @@ def _csv_rows(text: str) -> Iterable[Mapping[str, Any]] | None:
         for column in header:
             match = _COLUMN.fullmatch(column.strip())
             if match and match[2] != "UTC":
-                raise ValueError(f"times in {match[2]}: set the time zone of the query to UTC and export it again")
+                raise ValueError(
+                    f"times in {match[2]}: set the time zone of the query to UTC and export it again"
+                )
             names.append(match[1] if match else column.strip())
         if TIME not in names:
             return None
@@ -169,7 +188,9 @@ def _csv_rows(text: str) -> Iterable[Mapping[str, Any]] | None:
     except csv.Error as error:
         raise ValueError(f"broken CSV: {error}") from None
     if rows and not any(_time(row.get(TIME)) for row in rows):
-        raise ValueError("times that are neither ISO 8601 nor US English: save it with `az ... -o json`")
+        raise ValueError(
+            "times that are neither ISO 8601 nor US English: save it with `az ... -o json`"
+        )
     return rows
 
 
@@ -187,7 +208,13 @@ def _time(value: object) -> float | None:
         month, day, year, hour, minute, second = map(int, match.groups()[:6])
         try:
             date = datetime(
-                year, month, day, hour % 12 + (12 if match[7] == "PM" else 0), minute, second, tzinfo=UTC
+                year,
+                month,
+                day,
+                hour % 12 + (12 if match[7] == "PM" else 0),
+                minute,
+                second,
+                tzinfo=UTC,
             )
         except ValueError:
             return None
@@ -211,7 +238,9 @@ def _labels(text: str) -> Mapping[str, Any]:
 # --- objects ----------------------------------------------------------------------------------------------------
 
 
-def _groups(rows: list[tuple[float, Row]], *keys: str) -> Iterator[tuple[list[tuple[float, Row]], float | None]]:
+def _groups(
+    rows: list[tuple[float, Row]], *keys: str
+) -> Iterator[tuple[list[tuple[float, Row]], float | None]]:
     """The rows of each object, and when it was last seen if it no longer exists."""
     batches: dict[str, set[float]] = defaultdict(set)
     groups: dict[tuple[str, ...], list[tuple[float, Row]]] = defaultdict(list)
@@ -221,9 +250,15 @@ def _groups(rows: list[tuple[float, Row]], *keys: str) -> Iterator[tuple[list[tu
     limits = {}
     for cluster, moments in batches.items():
         # The queries in the documentation leave most rows out, so the shortest gap is the best guess at the interval.
-        gaps = [gap for sooner, later in pairwise(sorted(moments)) if (gap := later - sooner) >= SHORTEST_INTERVAL]
+        gaps = [
+            gap
+            for sooner, later in pairwise(sorted(moments))
+            if (gap := later - sooner) >= SHORTEST_INTERVAL
+        ]
         least, most = GONE_SECONDS
-        limits[cluster] = max(moments) - min(most, max(least, GONE_INTERVALS * min(gaps, default=0.0)))
+        limits[cluster] = max(moments) - min(
+            most, max(least, GONE_INTERVALS * min(gaps, default=0.0))
+        )
     for group in groups.values():
         moment, row = group[-1]
         yield group, moment if moment < limits[row["ClusterId"]] else None
@@ -232,15 +267,25 @@ def _groups(rows: list[tuple[float, Row]], *keys: str) -> Iterator[tuple[list[tu
 def _pods(rows: list[tuple[float, Row]]) -> Iterator[Json]:
     for group, last_seen in _groups(rows, "PodUid"):
         row = group[-1][1]
-        phases = [item["PodStatus"] for _, item in group if item["PodStatus"] not in (TERMINATING, "Unknown", "")]
+        phases = [
+            item["PodStatus"]
+            for _, item in group
+            if item["PodStatus"] not in (TERMINATING, "Unknown", "")
+        ]
         phase = phases[-1] if phases else "Running" if row["Computer"] else "Pending"
         status: Json = {"phase": phase, "startTime": _stamp(row["PodStartTime"])}
         if row["PodStatus"] == "Unknown":  # the agent's word for a pod whose status says NodeLost
             status["reason"] = "NodeLost"
         containers = [_container(part, phase) for part in _by_container(group)]
-        status["initContainerStatuses"] = [item for item in containers if INIT_CONTAINER.fullmatch(item["name"])]
-        status["containerStatuses"] = [item for item in containers if item not in status["initContainerStatuses"]]
-        deleted = next((moment for moment, item in group if item["PodStatus"] == TERMINATING), last_seen)
+        status["initContainerStatuses"] = [
+            item for item in containers if INIT_CONTAINER.fullmatch(item["name"])
+        ]
+        status["containerStatuses"] = [
+            item for item in containers if item not in status["initContainerStatuses"]
+        ]
+        deleted = next(
+            (moment for moment, item in group if item["PodStatus"] == TERMINATING), last_seen
+        )
         yield {
             "metadata": {
                 "name": row["Name"],
@@ -279,7 +324,10 @@ def _container(rows: list[tuple[float, Row]], phase: str) -> Json:
         elif reason == "OOMKilled":
             inner["exitCode"] = 137
     name = row["ContainerName"].rpartition("/")[2]  # <pod uid>/<name>
-    return {"name": name, "state": {state: inner} if state in ("running", "waiting", "terminated") else {}}
+    return {
+        "name": name,
+        "state": {state: inner} if state in ("running", "waiting", "terminated") else {},
+    }
 
 
 def _nodes(rows: list[tuple[float, Row]]) -> Iterator[tuple[Json, list[Json]]]:
@@ -294,7 +342,9 @@ def _nodes(rows: list[tuple[float, Row]]) -> Iterator[tuple[Json, list[Json]]]:
             now = set(filter(None, (word.strip() for word in item["Status"].split(","))))
             new_turn = _time(item["LastTransitionTimeReady"]) or turn
             if index and "Ready" in now and "Ready" in since and new_turn != turn:
-                events.append(_event_of(item, "Ready", new_turn or moment))  # not ready between two rows
+                events.append(
+                    _event_of(item, "Ready", new_turn or moment)
+                )  # not ready between two rows
             elif "Ready" not in now and (not index or "Ready" in since) and moment > started:
                 events.append(_event_of(item, "Ready", new_turn or moment))
             elif index and "Ready" in now and "Ready" not in since:
@@ -307,7 +357,11 @@ def _nodes(rows: list[tuple[float, Row]]) -> Iterator[tuple[Json, list[Json]]]:
             for word, moment in since.items()
             if word != "Ready"
         ]
-        ready = {"type": "Ready", "status": str("Ready" in since), "lastTransitionTime": times.iso(turn)}
+        ready = {
+            "type": "Ready",
+            "status": str("Ready" in since),
+            "lastTransitionTime": times.iso(turn),
+        }
         node = {
             "metadata": {
                 "name": row["Computer"],
@@ -335,7 +389,14 @@ def _events(rows: list[tuple[float, Row]]) -> Iterator[Json]:
     done = set()
     for moment, row in rows:
         first, last = _stamp(row["FirstSeen"]), _stamp(row["LastSeen"]) or times.iso(moment)
-        key = (row["ClusterId"], row["ObjectKind"], row["Namespace"], row["Name"], row["Reason"], row["Message"])
+        key = (
+            row["ClusterId"],
+            row["ObjectKind"],
+            row["Namespace"],
+            row["Name"],
+            row["Reason"],
+            row["Message"],
+        )
         if (key, last) in done:
             continue
         yield {
@@ -344,7 +405,11 @@ def _events(rows: list[tuple[float, Row]]) -> Iterator[Json]:
             "message": row["Message"],
             "firstTimestamp": None if (key, first) in done else first,
             "lastTimestamp": last,
-            "involvedObject": {"kind": row["ObjectKind"], "namespace": row["Namespace"], "name": row["Name"]},
+            "involvedObject": {
+                "kind": row["ObjectKind"],
+                "namespace": row["Namespace"],
+                "name": row["Name"],
+            },
             "source": {"component": row["SourceComponent"], "host": row["Computer"]},
         }
         done.update({(key, first), (key, last)})

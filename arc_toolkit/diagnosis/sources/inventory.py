@@ -25,7 +25,9 @@ from arc_toolkit.errors import ArcError
 from arc_toolkit.output.safe import show_source
 
 UNRELATED = "not a file that diagnose reads"
-KUBERNETES_NAME = re.compile(r"(?:.*[-_.])?(?:pods|nodes|events|podgroups|vcjobs)\.json(?:\.gz)?", re.IGNORECASE)
+KUBERNETES_NAME = re.compile(
+    r"(?:.*[-_.])?(?:pods|nodes|events|podgroups|vcjobs)\.json(?:\.gz)?", re.IGNORECASE
+)
 # What the job itself printed, and AzureML's own component that reports how it ended:
 # https://learn.microsoft.com/azure/machine-learning/how-to-log-view-metrics
 SIDE_LOG = re.compile(
@@ -34,9 +36,12 @@ SIDE_LOG = re.compile(
 )
 # Exports of Container Insights; a data export to a storage account has `am-<table>/.../PT05M.json`.
 INSIGHTS_NAME = re.compile(
-    r"(?:.*[-_.])?Kube(?:Events|PodInventory|NodeInventory)\b.*\.(?:csv|json|jsonl|ndjson)(?:\.gz)?", re.IGNORECASE
+    r"(?:.*[-_.])?Kube(?:Events|PodInventory|NodeInventory)\b.*\.(?:csv|json|jsonl|ndjson)(?:\.gz)?",
+    re.IGNORECASE,
 )
-EXPORTED = re.compile(r"(?:^|/)am-kube(?:events|podinventory|nodeinventory)/(?:.*/)?PT\d+M[^/]*\.json$")
+EXPORTED = re.compile(
+    r"(?:^|/)am-kube(?:events|podinventory|nodeinventory)/(?:.*/)?PT\d+M[^/]*\.json$"
+)
 HEAD_BYTES = 4096  # the columns of a CSV
 PRS_NAMES = re.compile(r"processed_mini[-_]batches\.csv|node_resource_usage\.csv")
 
@@ -46,11 +51,15 @@ class Inventory:
     """The files of the sources. `keep_unrelated`: list the files that diagnose does not read, for JSON."""
 
     keep_unrelated: bool = False
-    logs: list[LogFile] = field(default_factory=list)  # on this disk: can be read by other processes
+    logs: list[LogFile] = field(
+        default_factory=list
+    )  # on this disk: can be read by other processes
     streams: list[LogFile] = field(default_factory=list)  # standard input, blobs: read by threads
     kubernetes: list[LogFile] = field(default_factory=list)
     prs: list[LogFile] = field(default_factory=list)
-    side_logs: list[LogFile] = field(default_factory=list)  # not those of blobs and workspaces, which may be large
+    side_logs: list[LogFile] = field(
+        default_factory=list
+    )  # not those of blobs and workspaces, which may be large
     skipped: list[SkippedFile] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
     seen: int = 0
@@ -69,7 +78,9 @@ class Inventory:
         """Add a file if it is recognized by its name; False if it is not."""
         if name.startswith(LOG_NAME):
             (self.streams if remote else self.logs).append(log)
-        elif (name.endswith((".json", ".json.gz")) and KUBERNETES_NAME.fullmatch(name)) or _is_insights(name, log):
+        elif (
+            name.endswith((".json", ".json.gz")) and KUBERNETES_NAME.fullmatch(name)
+        ) or _is_insights(name, log):
             self.kubernetes.append(log)
         elif name.endswith(".csv") and PRS_NAMES.fullmatch(name):
             self.prs.append(log)
@@ -83,7 +94,9 @@ class Inventory:
 def _is_insights(name: str, log: LogFile) -> bool:
     if not name.endswith((".json", ".csv", ".jsonl", ".ndjson", ".gz")):
         return False
-    return bool(INSIGHTS_NAME.fullmatch(name) or (name.startswith("PT") and EXPORTED.search(log.path)))
+    return bool(
+        INSIGHTS_NAME.fullmatch(name) or (name.startswith("PT") and EXPORTED.search(log.path))
+    )
 
 
 def add_remote(logs: Iterable[LogFile], inventory: Inventory) -> None:
@@ -186,7 +199,10 @@ def _walk(root: str, real: str, walked: set[str], links: list[str], inventory: I
                             inventory.seen -= 1
                             links.append(entry.path)
                         else:
-                            skip(entry.path, "dangling link" if entry.is_symlink() else "not a regular file")
+                            skip(
+                                entry.path,
+                                "dangling link" if entry.is_symlink() else "not a regular file",
+                            )
                         continue
                 except OSError as error:  # a link to itself
                     skip(entry.path, error_reason(error))

@@ -17,12 +17,21 @@ from typing import Any, NamedTuple
 from arc_toolkit.diagnosis import times
 from arc_toolkit.diagnosis.unpack import read_input
 from arc_toolkit.errors import ArcError, missing_extra
-from arc_toolkit.files import decode
+from arc_toolkit.file_io import decode
 from arc_toolkit.output.safe import redact, show_source
 
 # The names of the columns in MLflow, W&B, TensorBoard exports and files of users.
 STEP = ("step", "_step", "global_step", "iteration")
-TIME = ("timestamp", "time", "_timestamp", "wall_time", "wall time", "timestamp_ms", "datetime", "date")
+TIME = (
+    "timestamp",
+    "time",
+    "_timestamp",
+    "wall_time",
+    "wall time",
+    "timestamp_ms",
+    "datetime",
+    "date",
+)
 KEY = ("key", "metric", "metric_key", "name", "tag")
 RUN = ("run_id", "run", "run_uuid", "run_name", "run name", "trial_id", "trial", "job", "job_name")
 
@@ -101,7 +110,9 @@ def _json_lines(text: str, source: str) -> list[Any]:
             try:
                 rows.append(json.loads(line))
             except ValueError:
-                raise ArcError(f"{source}:{number}: not JSON: one object per line is expected") from None
+                raise ArcError(
+                    f"{source}:{number}: not JSON: one object per line is expected"
+                ) from None
     return rows
 
 
@@ -124,11 +135,14 @@ def _points(row: Mapping[str, Any], where: str) -> Iterator[tuple[str, Point]]:
     """A long row is one point, a wide row one for each metric. Rows without a step are ignored."""
     names = {str(name).strip().lower(): name for name in row if name is not None}
     step_name, time_name, key_name, run_name = (
-        next((alias for alias in aliases if alias in names), None) for aliases in (STEP, TIME, KEY, RUN)
+        next((alias for alias in aliases if alias in names), None)
+        for aliases in (STEP, TIME, KEY, RUN)
     )
     for label, column, aliases in (("step", step_name, STEP), ("time", time_name, TIME)):
         if column is None:
-            raise ArcError(f"{where}: no {label}; a column called one of {', '.join(aliases)} is needed")
+            raise ArcError(
+                f"{where}: no {label}; a column called one of {', '.join(aliases)} is needed"
+            )
     step_text, time_text = row[names[step_name or ""]], row[names[time_name or ""]]
     if _blank(step_text) or _blank(time_text):
         return
@@ -136,7 +150,10 @@ def _points(row: Mapping[str, Any], where: str) -> Iterator[tuple[str, Point]]:
     run = str(row[names[run_name]]).strip() if run_name else ""
     if key_name:
         logged = _number(row[names["value"]]) if "value" in names else None
-        yield run, Point(str(row[names[key_name]]), step, time, math.nan if logged is None else logged)
+        yield (
+            run,
+            Point(str(row[names[key_name]]), step, time, math.nan if logged is None else logged),
+        )
         return
     for name, original in names.items():
         if name not in (step_name, time_name, run_name) and not _blank(row[original]):
@@ -203,9 +220,13 @@ def _from_mlflow(source: str) -> dict[str, list[Point]]:
             points = runs.setdefault(run_id, [])
             for key in sorted(client.get_run(run_id).data.metrics):
                 for point in client.get_metric_history(run_id, key):
-                    points.append(Point(key, int(point.step), point.timestamp / 1000, float(point.value)))
+                    points.append(
+                        Point(key, int(point.step), point.timestamp / 1000, float(point.value))
+                    )
     except (MlflowException, OSError, ImportError) as error:
         first = (str(error).splitlines() or [type(error).__name__])[0]
         shown = show_source(uri)
-        raise ArcError(f"cannot read metrics from {shown}: {redact(first.replace(uri, shown))[:300]}") from None
+        raise ArcError(
+            f"cannot read metrics from {shown}: {redact(first.replace(uri, shown))[:300]}"
+        ) from None
     return runs

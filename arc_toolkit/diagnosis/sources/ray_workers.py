@@ -40,7 +40,9 @@ def connect(address: str) -> RayWorkers:
     """A cluster that runs already: ray://HEAD:10001, HOST:6379, or auto for the one of this machine."""
     check_address("--ray", address)
     package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    return RayWorkers(connect_ray("--ray", address, address=address, runtime_env={"py_modules": [package]}))
+    return RayWorkers(
+        connect_ray("--ray", address, address=address, runtime_env={"py_modules": [package]})
+    )
 
 
 class RayWorkers:
@@ -62,7 +64,9 @@ class RayWorkers:
         batches = iter([logs[at : at + size] for at in range(0, len(logs), size)])
         under_way: deque[tuple[Any, list[LogFile]]] = deque()
         while True:
-            while len(under_way) < self.count * _AHEAD and (batch := next(batches, None)) is not None:
+            while (
+                len(under_way) < self.count * _AHEAD and (batch := next(batches, None)) is not None
+            ):
                 under_way.append((task.remote(folder, batch), batch))
             if not under_way:
                 return
@@ -75,7 +79,9 @@ class RayWorkers:
     def _complete(self, future: Any, batch: list[LogFile]) -> list[ScanResult]:
         try:
             results: list[ScanResult] = self._ray.get(future)
-        except self._ray.exceptions.RayError as error:  # its nodes are gone, or cannot import what is needed
+        except (
+            self._ray.exceptions.RayError
+        ) as error:  # its nodes are gone, or cannot import what is needed
             self.read_here += len(batch)
             self.problem = self.problem or type(error).__name__
             return scan_all(batch)

@@ -30,7 +30,11 @@ STORED, DEFLATED = 0, 8
 
 def clean(path: str) -> str:
     """A path that can be printed even if its bytes are not UTF-8."""
-    return path if path.isascii() else path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return (
+        path
+        if path.isascii()
+        else path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    )
 
 
 def add_zip(path: str, inventory: Inventory) -> None:
@@ -108,14 +112,24 @@ def open_member(path: str, index: int) -> BinaryIO:
 def _salvage(path: str) -> Iterator[tuple[str, Callable[[], BinaryIO]]]:
     """Name and opener of each member that has a header of its own."""
     try:
-        with open(path, "rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        with (
+            open(path, "rb") as stream,
+            mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data,
+        ):
             at = data.find(b"PK\x03\x04")
             while 0 <= at <= len(data) - LOCAL_HEADER.size:
-                _, _, flags, method, _, _, _, size, _, name_length, extra = LOCAL_HEADER.unpack_from(data, at)
+                _, _, flags, method, _, _, _, size, _, name_length, extra = (
+                    LOCAL_HEADER.unpack_from(data, at)
+                )
                 begin = at + LOCAL_HEADER.size
                 name = data[begin : begin + name_length].decode("utf-8", "replace")
                 following = data.find(b"PK\x03\x04", at + 4)
-                if method in (STORED, DEFLATED) and not flags & 1 and name and not name.endswith("/"):
+                if (
+                    method in (STORED, DEFLATED)
+                    and not flags & 1
+                    and name
+                    and not name.endswith("/")
+                ):
                     body = begin + name_length + extra
                     # If the size is after the data, the data ends at the next header.
                     rest = max((following if following >= 0 else len(data)) - body, 0)
@@ -141,7 +155,11 @@ class _Part:
     def read1(self, count: int) -> bytes:
         inflate = self._inflate
         while True:
-            raw = (inflate.unconsumed_tail if inflate else b"") or self._stream.read(min(count, self._left)) or b""
+            raw = (
+                (inflate.unconsumed_tail if inflate else b"")
+                or self._stream.read(min(count, self._left))
+                or b""
+            )
             if not (inflate and inflate.unconsumed_tail):
                 self._left -= len(raw)
             if inflate is None:

@@ -12,7 +12,11 @@ _SESSION = "/latest/api/token"
 _ACTION = "/latest/meta-data/spot/instance-action"
 _REBALANCE = "/latest/meta-data/events/recommendations/rebalance"
 _TOKEN_SECONDS = 21600
-_KINDS = {"terminate": NoticeKind.PREEMPT, "stop": NoticeKind.PREEMPT, "hibernate": NoticeKind.PREEMPT}
+_KINDS = {
+    "terminate": NoticeKind.PREEMPT,
+    "stop": NoticeKind.PREEMPT,
+    "hibernate": NoticeKind.PREEMPT,
+}
 
 
 class AwsMetadata:
@@ -36,10 +40,14 @@ class AwsMetadata:
             # Hibernation begins at once: its time is in the past.
             time_of = None if word == "hibernate" else parse_iso_time(action.get("time"))
             id = f"{word}-{action.get('time')}"
-            notices.append(Notice(kind, self.name, id, deadline=time_of, description=f"spot instance {word}"))
+            notices.append(
+                Notice(kind, self.name, id, deadline=time_of, description=f"spot instance {word}")
+            )
         elif advice := self._get(_REBALANCE):
             id = f"rebalance-{advice.get('noticeTime')}"
-            notices.append(Notice(NoticeKind.REBALANCE, self.name, id, description="rebalance recommendation"))
+            notices.append(
+                Notice(NoticeKind.REBALANCE, self.name, id, description="rebalance recommendation")
+            )
         return notices
 
     def _get(self, path: str) -> dict[str, object] | None:
@@ -74,5 +82,7 @@ class AwsMetadata:
             raise SourceTrouble(f"the metadata service gave no token ({reply.status})", retry=30.0)
         token = reply.body.decode("ascii", "replace").strip()
         if not (token.isascii() and token.isprintable()):
-            raise SourceTrouble("the metadata service gave something that is not a token", retry=30.0)
+            raise SourceTrouble(
+                "the metadata service gave something that is not a token", retry=30.0
+            )
         return token

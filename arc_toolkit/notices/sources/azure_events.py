@@ -97,11 +97,17 @@ class AzureEvents:
             return None
         id = str(event.get("EventId") or f"{kind.value}-{event.get('NotBefore')}")
         seen, since = self._seen.setdefault(id, (time.time(), time.monotonic()))
-        begins = parse_http_date(str(event.get("NotBefore") or ""))  # empty once the event has started
+        begins = parse_http_date(
+            str(event.get("NotBefore") or "")
+        )  # empty once the event has started
         deadline = None if begins is None else begins - self._lead
         if kind is NoticeKind.PREEMPT and deadline is not None:
-            was_set = time.time() - seen - (time.monotonic() - since)  # our clock, since the first sight
-            deadline = min(deadline, seen + _PREEMPT_SECONDS + (was_set if abs(was_set) > 2.0 else 0.0))
+            was_set = (
+                time.time() - seen - (time.monotonic() - since)
+            )  # our clock, since the first sight
+            deadline = min(
+                deadline, seen + _PREEMPT_SECONDS + (was_set if abs(was_set) > 2.0 else 0.0)
+            )
         description = str(event.get("Description") or "")
         if self._names is None:
             description = f"{description} (the name of this machine is not known)".strip()

@@ -33,7 +33,9 @@ class GcpMetadata:
         path = f"{_PATH}?wait_for_change=true&timeout_sec={_WAIT}" if self._waits else _PATH
         reply = self._client.request("GET", path, _HEADERS, timeout=_WAIT + 10.0)
         if reply.status != 200:
-            raise SourceTrouble(f"the metadata service answered {reply.status}", retry=reply.retry_after or 5.0)
+            raise SourceTrouble(
+                f"the metadata service answered {reply.status}", retry=reply.retry_after or 5.0
+            )
         word = reply.body.strip().upper()
         if word not in (b"TRUE", b"FALSE"):
             raise SourceTrouble("the answer of the metadata service is neither TRUE nor FALSE")
@@ -43,4 +45,12 @@ class GcpMetadata:
         self._seen = self._seen or time.time()
         description = "the instance is being preempted"
         deadline = self._seen + _NOTICE_SECONDS
-        return [Notice(NoticeKind.PREEMPT, self.name, "preempted", deadline=deadline, description=description)]
+        return [
+            Notice(
+                NoticeKind.PREEMPT,
+                self.name,
+                "preempted",
+                deadline=deadline,
+                description=description,
+            )
+        ]

@@ -75,13 +75,18 @@ class NoticeFile:
                 kind = words.get(str(value.get("kind")), kind)
                 given = value.get("deadline")
                 deadline = _moment(0.0, given) if isinstance(given, int | float) else None
-                source, description = str(value.get("source") or source), str(value.get("description") or "")
+                source, description = (
+                    str(value.get("source") or source),
+                    str(value.get("description") or ""),
+                )
                 id = str(value.get("id") or id)
                 step = value["step"] if isinstance(value.get("step"), int) else None
                 agreed = value.get("agreed") is not False
         except (OSError, ValueError, RecursionError):
             description = f"{self.path} cannot be read as a notice"
-        return Notice(kind, source, id, deadline=deadline, description=description, step=step, agreed=agreed)
+        return Notice(
+            kind, source, id, deadline=deadline, description=description, step=step, agreed=agreed
+        )
 
 
 def _moment(start: float, seconds: float) -> float | None:
@@ -120,7 +125,13 @@ class Progress:
             self._first = step
         self._samples += samples
         known = NONE if proposal is None else proposal
-        record = b"%-20d%-20d%-20s%-20d%-20d" % (step, self._first, self._saved, known, self._samples)
+        record = b"%-20d%-20d%-20s%-20d%-20d" % (
+            step,
+            self._first,
+            self._saved,
+            known,
+            self._samples,
+        )
         if record != self._written:
             self._written = record
             os.pwrite(self._handle, record, 0)
@@ -136,8 +147,16 @@ class ProgressRecord:
 
     __slots__ = ("first", "proposal", "samples", "saved", "step")
 
-    def __init__(self, step: int, first: int, saved: int = NONE, proposal: int = NONE, samples: int = 0) -> None:
-        self.step, self.first, self.saved, self.proposal, self.samples = step, first, saved, proposal, samples
+    def __init__(
+        self, step: int, first: int, saved: int = NONE, proposal: int = NONE, samples: int = 0
+    ) -> None:
+        self.step, self.first, self.saved, self.proposal, self.samples = (
+            step,
+            first,
+            saved,
+            proposal,
+            samples,
+        )
 
     def fields(self) -> tuple[int, ...]:
         return self.step, self.first, self.saved, self.proposal, self.samples

@@ -34,7 +34,13 @@ class Sigterm:
             return []
         deadline = self._received + self._grace
         return [
-            Notice(NoticeKind.STOP, self.name, "sigterm", deadline=deadline, description="SIGTERM was received")
+            Notice(
+                NoticeKind.STOP,
+                self.name,
+                "sigterm",
+                deadline=deadline,
+                description="SIGTERM was received",
+            )
         ]
 
     def _handle(self, number: int, frame: FrameType | None) -> None:

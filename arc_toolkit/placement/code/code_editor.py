@@ -12,17 +12,17 @@ from typing import Any
 
 import yaml
 
-from arc_toolkit.edit.edits import Refused
-from arc_toolkit.edit.python_editor import Changes, quoted
-from arc_toolkit.edit.python_expressions import last_name
-from arc_toolkit.edit.python_imports import NeededImports
-from arc_toolkit.edit.python_names import Statement, find_bindings
-from arc_toolkit.edit.python_source import Source
-from arc_toolkit.edit.python_text import Bracketed, written
-from arc_toolkit.edit.python_values import CodeOrigin, OpaqueNode, ValueReader, plain_data
-from arc_toolkit.edit.yaml_editor import Path
-from arc_toolkit.edit.yaml_nodes import Node, is_null, pairs
-from arc_toolkit.edit.yaml_proof import Value, holds
+from arc_toolkit.edit.code.editor import Changes, quoted
+from arc_toolkit.edit.code.expressions import last_name
+from arc_toolkit.edit.code.imports import NeededImports
+from arc_toolkit.edit.code.names import Statement, find_bindings
+from arc_toolkit.edit.code.source import Source
+from arc_toolkit.edit.code.text import Bracketed, written
+from arc_toolkit.edit.code.values import CodeOrigin, OpaqueNode, ValueReader, plain_data
+from arc_toolkit.edit.files.edits import Refused
+from arc_toolkit.edit.yaml.editor import KeyPath
+from arc_toolkit.edit.yaml.nodes import YamlNode, is_null, pairs
+from arc_toolkit.edit.yaml.proof import Value, holds
 from arc_toolkit.placement.code.code_tasks import CodeTask
 from arc_toolkit.placement.code.sdk_models import (
     COMPLETED,
@@ -45,7 +45,7 @@ class CodeEditor:
     def __init__(
         self,
         reader: ValueReader,
-        documents: Sequence[Node],
+        documents: Sequence[YamlNode],
         tasks: Mapping[int, tuple[CodeTask, tuple[str, ...]]],
     ) -> None:
         self._reader = reader
@@ -53,27 +53,31 @@ class CodeEditor:
         # The nodes that stand for the settings of tasks of a pipeline.
         self._tasks = tasks
         # By identity of node, so that what two names share is one place.
-        self._added: dict[int, tuple[Node, dict[str, Any]]] = {}
-        self._appended: dict[int, tuple[Node, Node | None, str, list[Any]]] = {}
-        self._replaced: dict[int, tuple[Node, Node | None, str, Any]] = {}
-        self._operations: list[tuple[Path, Any, bool]] = []
+        self._added: dict[int, tuple[YamlNode, dict[str, Any]]] = {}
+        self._appended: dict[int, tuple[YamlNode, YamlNode | None, str, list[Any]]] = {}
+        self._replaced: dict[int, tuple[YamlNode, YamlNode | None, str, Any]] = {}
+        self._operations: list[tuple[KeyPath, Any, bool]] = []
 
     @property
     def empty(self) -> bool:
         return not (self._added or self._appended or self._replaced)
 
-    def set(self, path: Path, value: Value) -> None:
+    def set(self, path: KeyPath, value: Value) -> None:
         """Put a value at a path. One that is there and equal is not a change."""
         node, rest, parent = self._descend(path)
         field = str(path[len(path) - len(rest) - 1])
         if not rest:
             if holds(node, value):
                 return
-            if not isinstance(node, yaml.ScalarNode) or (isinstance(value, dict | list) and not is_null(node)):
+            if not isinstance(node, yaml.ScalarNode) or (
+                isinstance(value, dict | list) and not is_null(node)
+            ):
                 raise Refused(f"`{_shown(path)}` already exists")
             origin = self._reader.origin(node)
             if origin is None or origin.names:
-                raise Refused(f"`{_shown(path)}` comes from {origin.names[0] if origin else 'elsewhere'}")
+                raise Refused(
+                    f"`{_shown(path)}` comes from {origin.names[0] if origin else 'elsewhere'}"
+                )
             self._replace(node, parent, field, value)
         elif isinstance(node, yaml.MappingNode):
             tree = self._added.setdefault(id(node), (node, {}))[1]
@@ -90,7 +94,7 @@ class CodeEditor:
             raise Refused(f"`{_shown(path)}` has no place")
         self._operations.append((path, deepcopy(value), False))
 
-    def append(self, path: Path, item: Value) -> None:
+    def append(self, path: KeyPath, item: Value) -> None:
         """Put an item at the end of the list at a path, unless an item is the same."""
         node, rest, parent = self._descend(path)
         item = self._completed(str(path[-1]), item, parent if not rest else node)
@@ -131,15 +135,19 @@ class CodeEditor:
 
     # --- finding the place -------------------------------------------------------------------------------------
 
-    def _descend(self, path: Path) -> tuple[Node, Path, Node | None]:
+    def _descend(self, path: KeyPath) -> tuple[YamlNode, KeyPath, YamlNode | None]:
         """As far down a path as there are nodes: the node there, the rest of the path, and the node above it."""
         node, parent = self._documents[int(path[0])], None
         for depth, step in enumerate(path[1:], start=1):
-            below: Node | None = None
+            below: YamlNode | None = None
             if isinstance(node, yaml.MappingNode):
                 pair = pairs(node).get(str(step))
                 below = pair[1] if pair else None
-            elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+            elif (
+                isinstance(node, yaml.SequenceNode)
+                and isinstance(step, int)
+                and step < len(node.value)
+            ):
                 below = node.value[step]
             if below is None:
                 self._check(node, path[:depth])
@@ -148,7 +156,7 @@ class CodeEditor:
         self._check(node, path)
         return node, (), parent
 
-    def _check(self, node: Node, path: Path) -> None:
+    def _check(self, node: YamlNode, path: KeyPath) -> None:
         if isinstance(node, OpaqueNode):
             raise Refused(f"`{_shown(path)}` {node.reason}")
         origin = self._reader.origin(node)
@@ -156,12 +164,14 @@ class CodeEditor:
             if self._reader.is_used_elsewhere(name):
                 raise Refused(f"`{_shown(path)}` comes from {name}, which is used elsewhere too")
 
-    def _completed(self, field: str, item: Value, holder: Node | None) -> Value:
+    def _completed(self, field: str, item: Value, holder: YamlNode | None) -> Value:
         """What a model insists on, into everything that is new below it."""
         origin = self._reader.origin(holder)
-        return _complete(field, item) if origin and isinstance(origin.expression, ast.Call) else item
+        return (
+            _complete(field, item) if origin and isinstance(origin.expression, ast.Call) else item
+        )
 
-    def _replace(self, node: Node, parent: Node | None, field: str, value: Any) -> None:
+    def _replace(self, node: YamlNode, parent: YamlNode | None, field: str, value: Any) -> None:
         if self._replaced.setdefault(id(node), (node, parent, field, value))[3] != value:
             raise Refused("two different values are asked for where a name makes them one")
 
@@ -200,7 +210,7 @@ class CodeEditor:
             changes.replace(origin.statement, origin.expression, text)
         tasks.finish()
 
-    def _origin(self, node: Node) -> CodeOrigin:
+    def _origin(self, node: YamlNode) -> CodeOrigin:
         origin = self._reader.origin(node)
         if origin is None:
             raise Refused("it has no place in the code")
@@ -217,28 +227,44 @@ class _ValueWriter:
     def text(self, value: Any, field: str, holder: CodeOrigin, before: int) -> str:
         """A value for a field of an object."""
         source, indent = holder.statement.source, _indent(holder)
-        return written(self._value(value, field, holder, source), source, indent, len(indent) + before)
+        return written(
+            self._value(value, field, holder, source), source, indent, len(indent) + before
+        )
 
     def item(self, value: Any, field: str, items: CodeOrigin, holder: CodeOrigin | None) -> str:
         """An item of the list in a field; `holder` has the form of the object around it."""
         source, indent = items.statement.source, _indent(items)
         return written(self._value(value, field, holder, source), source, indent, len(indent))
 
-    def _value(self, value: Any, field: str, holder: CodeOrigin | None, source: Source) -> str | Bracketed:
+    def _value(
+        self, value: Any, field: str, holder: CodeOrigin | None, source: Source
+    ) -> str | Bracketed:
         if isinstance(value, list):
-            return Bracketed("[", [("", self._value(item, field, holder, source)) for item in value], "]")
+            return Bracketed(
+                "[", [("", self._value(item, field, holder, source)) for item in value], "]"
+            )
         if not isinstance(value, dict):
             return quoted(value, source) if isinstance(value, str) else repr(value)
-        call = holder.expression if holder is not None and isinstance(holder.expression, ast.Call) else None
+        call = (
+            holder.expression
+            if holder is not None and isinstance(holder.expression, ast.Call)
+            else None
+        )
         name = (
-            field_class(field, self._class_of(call, holder)) if call is not None and holder is not None else None
+            field_class(field, self._class_of(call, holder))
+            if call is not None and holder is not None
+            else None
         )
         if call is None or holder is None or name is None:
             items = [
-                (f"{quoted(key, source)}: ", self._value(item, key, None, source)) for key, item in value.items()
+                (f"{quoted(key, source)}: ", self._value(item, key, None, source))
+                for key, item in value.items()
             ]
             return Bracketed("{", items, "}")
-        fields = [(f"{snake_case(key)}=", self._value(item, key, holder, source)) for key, item in value.items()]
+        fields = [
+            (f"{snake_case(key)}=", self._value(item, key, holder, source))
+            for key, item in value.items()
+        ]
         return Bracketed(f"{self._callee(call, name, holder.statement)}(", fields, ")")
 
     def _class_of(self, call: ast.Call, holder: CodeOrigin) -> str:
@@ -250,7 +276,10 @@ class _ValueWriter:
         if isinstance(call.func, ast.Attribute):
             return f"{ast.unparse(call.func.value)}.{name}"
         path = import_path(call.func, statement) or ""
-        if any(module in PACKAGES or is_model_path(f"{module}.{name}") for module in statement.scope.stars):
+        if any(
+            module in PACKAGES or is_model_path(f"{module}.{name}")
+            for module in statement.scope.stars
+        ):
             return name
         return self._imports.local_name(
             statement,
@@ -281,7 +310,10 @@ def _indent(holder: CodeOrigin) -> str:
 
 def _complete(field: str, value: Any) -> Any:
     if isinstance(value, dict):
-        return {**{key: _complete(key, item) for key, item in value.items()}, **COMPLETED.get(field, {})}
+        return {
+            **{key: _complete(key, item) for key, item in value.items()},
+            **COMPLETED.get(field, {}),
+        }
     return [_complete(field, item) for item in value] if isinstance(value, list) else value
 
 
@@ -291,8 +323,12 @@ def _data(value: Any) -> Any:
         return {key: _data(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_data(item) for item in value]
-    return value if isinstance(value, str | bool) or value is None else ("tag:yaml.org,2002:int", str(value))
+    return (
+        value
+        if isinstance(value, str | bool) or value is None
+        else ("tag:yaml.org,2002:int", str(value))
+    )
 
 
-def _shown(path: Path) -> str:
+def _shown(path: KeyPath) -> str:
     return ".".join(str(step) for step in path[1:])

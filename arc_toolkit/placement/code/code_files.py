@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 
-from arc_toolkit.edit.discover import Skipped
-from arc_toolkit.edit.edits import Edit, Refused, SkipCause, Unreadable, apply_edits
-from arc_toolkit.edit.python_source import Source, decode, encode, parse, quiet
+from arc_toolkit.edit.code.source import Source, decode, encode, parse, quiet
+from arc_toolkit.edit.files.discover import Skipped
+from arc_toolkit.edit.files.edits import Edit, Refused, SkipCause, Unreadable, apply_edits
 from arc_toolkit.findings import FileResult, Finding, without_changes
 from arc_toolkit.placement.code.code_plan import CodePlan, make_code_plan, proved_edits, read_code
 from arc_toolkit.placement.place_plan import SPOT, PlaceSettings
@@ -17,7 +17,9 @@ from arc_toolkit.placement.place_plan import SPOT, PlaceSettings
 _WORDS = (b"apiVersion", b"kfp", b"kubernetes", b"kubeflow")
 
 
-def place_code(path: str, data: bytes, settings: PlaceSettings, note: Callable[[CodePlan], None]) -> FileResult:
+def place_code(
+    path: str, data: bytes, settings: PlaceSettings, note: Callable[[CodePlan], None]
+) -> FileResult:
     """What the settings make of one file; `note` sees its plan."""
     if not any(word in data for word in _WORDS):
         return _foreign(path, data)
@@ -27,23 +29,32 @@ def place_code(path: str, data: bytes, settings: PlaceSettings, note: Callable[[
                 return _place_notebook(path, data, settings, note)
             text, encoding = decode(data)
             result, edits = _place([Source(text, parse(text))], path, data, settings, note)
-            return _changed(result, data, encode(apply_edits(text, edits[0]), encoding, data)) if edits else result
+            return (
+                _changed(result, data, encode(apply_edits(text, edits[0]), encoding, data))
+                if edits
+                else result
+            )
     except Unreadable as error:
         return FileResult(path, data, skipped=Skipped.of(path, error))
     except UnicodeEncodeError as error:
-        return FileResult(path, data, refused=f"its encoding has no {error.object[error.start : error.end]!r}")
+        return FileResult(
+            path, data, refused=f"its encoding has no {error.object[error.start : error.end]!r}"
+        )
 
 
 def _place_notebook(
     path: str, data: bytes, settings: PlaceSettings, note: Callable[[CodePlan], None]
 ) -> FileResult:
-    from arc_toolkit.edit import notebook
+    from arc_toolkit.edit.code import notebook
 
     text = notebook.decode(data)
     parsed, broken = notebook.parse_cells(text, notebook.read_cells(text))
     result, edits = _place([source for _, source in parsed], path, data, settings, note)
     for cell, error in broken if result.skipped is None else ():
-        line = notebook.file_lines(text, cell)[max(error.line, 1) - 1 :][:1] or notebook.file_lines(text, cell)[:1]
+        line = (
+            notebook.file_lines(text, cell)[max(error.line, 1) - 1 :][:1]
+            or notebook.file_lines(text, cell)[:1]
+        )
         message = f"cell {cell.number} line {error.line}: left as it is"
         finding = Finding(SPOT, "warning", message, path, line[0], 1, reason=error.reason)
         result = replace(result, findings=(finding, *result.findings))
@@ -82,4 +93,6 @@ def _changed(result: FileResult, data: bytes, after: bytes) -> FileResult:
 
 
 def _foreign(path: str, data: bytes) -> FileResult:
-    return FileResult(path, data, skipped=Skipped(path, SkipCause.FOREIGN, "no Kubernetes workloads"))
+    return FileResult(
+        path, data, skipped=Skipped(path, SkipCause.FOREIGN, "no Kubernetes workloads")
+    )

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 
 import yaml
 
-from arc_toolkit.edit.python_expressions import parts_of, place_parts
-from arc_toolkit.edit.python_names import CodeScopes, Statement, certain_binding, find_bindings
-from arc_toolkit.edit.python_values import OpaqueNode, ValueReader
-from arc_toolkit.edit.yaml_nodes import MAP, SEQ, STR, Node, get, pairs, text_of, walk
+from arc_toolkit.edit.code.expressions import parts_of, place_parts
+from arc_toolkit.edit.code.names import CodeScopes, Statement, certain_binding, find_bindings
+from arc_toolkit.edit.code.values import OpaqueNode, ValueReader
+from arc_toolkit.edit.yaml.nodes import MAP, SEQ, STR, YamlNode, get, pairs, text_of, walk
 from arc_toolkit.kube.workloads import EACH_ITEM, EACH_KEY, SpecPath, WorkloadKind
 from arc_toolkit.placement.code.sdk_models import (
     OBJECTS,
@@ -29,8 +29,24 @@ from arc_toolkit.placement.code.sdk_paths import import_path
 # Parts of a place that say nothing about nodes: a change there does not matter.
 _HARMLESS = frozenset(
     (
-        *("metadata", "status", "containers", "initContainers", "init_containers", "volumes", "env", "replicas"),
-        *("name", "image", "ttlSecondsAfterFinished", "ttl_seconds_after_finished", "parallelism", "completions"),
+        *(
+            "metadata",
+            "status",
+            "containers",
+            "initContainers",
+            "init_containers",
+            "volumes",
+            "env",
+            "replicas",
+        ),
+        *(
+            "name",
+            "image",
+            "ttlSecondsAfterFinished",
+            "ttl_seconds_after_finished",
+            "parallelism",
+            "completions",
+        ),
     )
 )
 _TRAIN_JOB = ("trainer.kubeflow.org/v1alpha1", "TrainJob")
@@ -40,7 +56,7 @@ _TRAIN_JOB = ("trainer.kubeflow.org/v1alpha1", "TrainJob")
 class LooseCode:
     """Code that makes pods, and why nothing can be said about them here."""
 
-    node: Node
+    node: YamlNode
     message: str
     reason: str
 
@@ -51,7 +67,7 @@ class CodeObjects:
 
     reader: ValueReader
     # Objects as manifests, in the order of the code.
-    documents: list[Node] = field(default_factory=list)
+    documents: list[YamlNode] = field(default_factory=list)
     loose: list[LooseCode] = field(default_factory=list)
 
 
@@ -59,13 +75,15 @@ def find_objects(code: CodeScopes) -> CodeObjects:
     """Every object of a module, and the pod specs that belong to none."""
     objects = CodeObjects(ValueReader(code, _read_call, is_model_path, _matters))
     numbers = {id(source): number for number, source in enumerate(code.sources)}
-    placed: list[tuple[tuple[int, int, int], Node]] = []
+    placed: list[tuple[tuple[int, int, int], YamlNode]] = []
     specs: list[tuple[ast.expr, Statement]] = []
     reached: set[int] = set()
     for scope in code.scopes:
         for statement in scope.statements:
             for part in parts_of(statement.stmt):
-                if isinstance(part, ast.Call) and (loose := _loose_call(objects.reader, part, statement)):
+                if isinstance(part, ast.Call) and (
+                    loose := _loose_call(objects.reader, part, statement)
+                ):
                     objects.loose.append(loose)
                 if not isinstance(part, ast.Call | ast.Dict):
                     continue
@@ -75,19 +93,23 @@ def find_objects(code: CodeScopes) -> CodeObjects:
                 ):
                     at = numbers[id(statement.source)], part.lineno, part.col_offset
                     placed.append((at, document))
-                    reached |= _expressions(objects.reader, document) | {id(inner) for inner in ast.walk(part)}
+                    reached |= _expressions(objects.reader, document) | {
+                        id(inner) for inner in ast.walk(part)
+                    }
                 elif _is_pod_spec(part, statement):
                     specs.append((part, statement))
     objects.documents += [document for _, document in sorted(placed, key=lambda entry: entry[0])]
     for part, statement in specs:
         if id(part) not in reached:
-            message = "a pod spec is not changed: the workload that it belongs to cannot be seen here"
+            message = (
+                "a pod spec is not changed: the workload that it belongs to cannot be seen here"
+            )
             reason = "it is not part of an object of a known class, or of a dictionary with apiVersion and kind"
             objects.loose.append(LooseCode(objects.reader.read(part, statement), message, reason))
     return objects
 
 
-def hidden_parts(node: Node, path: SpecPath) -> Iterator[OpaqueNode]:
+def hidden_parts(node: YamlNode, path: SpecPath) -> Iterator[OpaqueNode]:
     """The opaque values at which a path to pod specs ends."""
     if isinstance(node, OpaqueNode):
         yield node
@@ -101,13 +123,13 @@ def hidden_parts(node: Node, path: SpecPath) -> Iterator[OpaqueNode]:
         yield from hidden_parts(below, path[1:])
 
 
-def hidden_specs(kind: WorkloadKind, node: Node) -> list[OpaqueNode]:
+def hidden_specs(kind: WorkloadKind, node: YamlNode) -> list[OpaqueNode]:
     """The opaque values behind which pod specs or whole objects of a workload are."""
     paths = [*(entry.path for entry in kind.specs), *kind.objects]
     return list(dict.fromkeys(part for path in paths for part in hidden_parts(node, path)))
 
 
-def _expressions(reader: ValueReader, document: Node) -> set[int]:
+def _expressions(reader: ValueReader, document: YamlNode) -> set[int]:
     origins = (reader.origin(node) for node in walk((document,)))
     return {id(origin.expression) for origin in origins if origin is not None}
 
@@ -124,7 +146,11 @@ def _class_of(call: ast.Call, statement: Statement) -> str | None:
 def _read_call(call: ast.Call, statement: Statement) -> list[tuple[str, ast.expr]] | None:
     name = _class_of(call, statement)
     positions = PATCHES.get(name or "", ())
-    if name is None or len(call.args) > len(positions) or any(isinstance(item, ast.Starred) for item in call.args):
+    if (
+        name is None
+        or len(call.args) > len(positions)
+        or any(isinstance(item, ast.Starred) for item in call.args)
+    ):
         return None
     fields = [(camel_case(key), value) for key, value in zip(positions, call.args, strict=False)]
     for keyword in call.keywords:
@@ -134,7 +160,9 @@ def _read_call(call: ast.Call, statement: Statement) -> list[tuple[str, ast.expr
     return fields
 
 
-def _document(reader: ValueReader, part: ast.Call | ast.Dict, statement: Statement) -> Node | None:
+def _document(
+    reader: ValueReader, part: ast.Call | ast.Dict, statement: Statement
+) -> YamlNode | None:
     """The object that an expression makes, as a manifest."""
     name = _class_of(part, statement) if isinstance(part, ast.Call) else None
     if isinstance(part, ast.Call) and name not in OBJECTS and name != "RuntimePatch":
@@ -146,7 +174,7 @@ def _document(reader: ValueReader, part: ast.Call | ast.Dict, statement: Stateme
     node = reader.read(part, statement)
     version, kind = OBJECTS.get(name or "", _TRAIN_JOB if name else ("", ""))
     start = node.start_mark
-    fields: dict[str, Node]
+    fields: dict[str, YamlNode]
     if isinstance(node, OpaqueNode):
         fields = {"spec": node} if name else {}
     elif name == "RuntimePatch":
@@ -154,19 +182,24 @@ def _document(reader: ValueReader, part: ast.Call | ast.Dict, statement: Stateme
         fields = {"spec": _mapping({"runtimePatches": patches}, start)}
     else:
         fields = {key: value for key, (_, value) in pairs(node).items()}
-    version, kind = text_of(fields.get("apiVersion")) or version, text_of(fields.get("kind")) or kind
+    version, kind = (
+        text_of(fields.get("apiVersion")) or version,
+        text_of(fields.get("kind")) or kind,
+    )
     if not version or not kind:
         return None
     if line := _changed_later(reader, part, statement):
         fields["spec"] = OpaqueNode("", f"is changed again in line {line}", start, start)
     if isinstance(node, yaml.MappingNode) and name is None and "spec" in fields and not line:
         return node
-    fields["apiVersion"], fields["kind"] = (yaml.ScalarNode(STR, text, start, start) for text in (version, kind))
+    fields["apiVersion"], fields["kind"] = (
+        yaml.ScalarNode(STR, text, start, start) for text in (version, kind)
+    )
     return _mapping(fields, start)
 
 
-def _mapping(fields: dict[str, Node], start: yaml.Mark) -> Node:
-    value: list[tuple[Node, Node]] = [
+def _mapping(fields: dict[str, YamlNode], start: yaml.Mark) -> YamlNode:
+    value: list[tuple[YamlNode, YamlNode]] = [
         (yaml.ScalarNode(STR, key, start, start), node) for key, node in fields.items()
     ]
     return yaml.MappingNode(MAP, value, start, start)
@@ -205,7 +238,10 @@ def _loose_call(reader: ValueReader, call: ast.Call, statement: Statement) -> Lo
     made = _client_method(call, statement)
     if made is not None:
         (client, method), names = made, {keyword.arg for keyword in call.keywords}
-        message, reason = f"the pods of {client}.{method} are not changed", WITHOUT_PLACE[client][method]
+        message, reason = (
+            f"the pods of {client}.{method} are not changed",
+            WITHOUT_PLACE[client][method],
+        )
         if (method == "create_job" and (call.args or "job" in names)) or "options" in names:
             return None
     elif import_path(call.func, statement) == "kfp.dsl.ContainerOp":
@@ -230,4 +266,8 @@ def _client_method(call: ast.Call, statement: Statement) -> tuple[str, str] | No
             return None
         holder, statement = binding.value, binding.statement
     client = _class_of(holder, statement) if isinstance(holder, ast.Call) else None
-    return (client, call.func.attr) if client and call.func.attr in WITHOUT_PLACE.get(client, {}) else None
+    return (
+        (client, call.func.attr)
+        if client and call.func.attr in WITHOUT_PLACE.get(client, {})
+        else None
+    )

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 
-from arc_toolkit.edit.edits import Edit, Refused
-from arc_toolkit.edit.ignores import Ignores, find_ignores
-from arc_toolkit.edit.python_editor import Changes
-from arc_toolkit.edit.python_imports import NeededImports
-from arc_toolkit.edit.python_names import CodeScopes
-from arc_toolkit.edit.python_proof import prove
-from arc_toolkit.edit.python_scopes import ScopeReader
-from arc_toolkit.edit.python_source import Source
-from arc_toolkit.edit.python_values import plain_data
-from arc_toolkit.edit.yaml_nodes import YamlText
+from arc_toolkit.edit.code.editor import Changes
+from arc_toolkit.edit.code.imports import NeededImports
+from arc_toolkit.edit.code.names import CodeScopes
+from arc_toolkit.edit.code.proof import prove
+from arc_toolkit.edit.code.scopes import ScopeReader
+from arc_toolkit.edit.code.source import Source
+from arc_toolkit.edit.code.values import plain_data
+from arc_toolkit.edit.files.edits import Edit, Refused
+from arc_toolkit.edit.files.ignores import Ignores, find_ignores
+from arc_toolkit.edit.yaml.nodes import YamlText
 from arc_toolkit.placement.code.code_editor import CodeEditor
 from arc_toolkit.placement.code.code_objects import CodeObjects, find_objects, hidden_specs
 from arc_toolkit.placement.code.code_tasks import find_pipelines
@@ -34,8 +34,13 @@ class CodePlan(PlacePlan):
         self.found: CodeObjects = find_objects(code)
         count = len(self.found.documents)
         self.pipelines = find_pipelines(code, self.found.reader, settings.roles, count)
-        self.documents = [*self.found.documents, *(pipeline.document for pipeline in self.pipelines)]
-        self._tasks = {key: task for pipeline in self.pipelines for key, task in pipeline.tasks.items()}
+        self.documents = [
+            *self.found.documents,
+            *(pipeline.document for pipeline in self.pipelines),
+        ]
+        self._tasks = {
+            key: task for pipeline in self.pipelines for key, task in pipeline.tasks.items()
+        }
         entries = tuple(read_objects(YamlText("", False, tuple(self.found.documents))))
         super().__init__(path, settings, entries, _ignores(code.sources))
         self.code = code
@@ -80,7 +85,9 @@ def _report_hidden(plan: CodePlan) -> None:
         for part in hidden_specs(entry.kind, entry.node):
             plan.refuse(SPOT, f"{entry.shown} is not changed", part, f"a part of it {part.reason}")
             hidden.add(id(entry))
-    plan.objects = tuple(entry for entry in plan.objects if id(entry) not in hidden or _has_specs(entry))
+    plan.objects = tuple(
+        entry for entry in plan.objects if id(entry) not in hidden or _has_specs(entry)
+    )
     for loose in plan.found.loose if not settings.kinds and not settings.names else ():
         plan.refuse(SPOT, loose.message, loose.node, loose.reason)
 
@@ -127,7 +134,10 @@ def proved_edits(plan: CodePlan) -> list[list[Edit]]:
     plan.editor.write(changes, NeededImports(changes, plan.code.top))
     for source, own in changes.edits().values():
         edits[next(index for index, item in enumerate(sources) if item is source)] = own
-    after = [_with_own_lines(source, number) for number, source in enumerate(prove(changes, sources, edits))]
+    after = [
+        _with_own_lines(source, number)
+        for number, source in enumerate(prove(changes, sources, edits))
+    ]
     with closing(read_code(after)) as code:
         again = make_code_plan(plan.path, code, plan.settings)
         if [plain_data(document) for document in again.documents] != expected:

@@ -17,10 +17,10 @@ from enum import Enum
 
 import yaml
 
-from arc_toolkit.edit.python_expressions import last_name, parts_of, short
-from arc_toolkit.edit.python_names import CodeScopes, Scope, Statement, certain_binding, find_bindings
-from arc_toolkit.edit.python_values import OpaqueNode, ValueReader
-from arc_toolkit.edit.yaml_nodes import MAP, SEQ, STR, Node, get
+from arc_toolkit.edit.code.expressions import last_name, parts_of, short
+from arc_toolkit.edit.code.names import CodeScopes, Scope, Statement, certain_binding, find_bindings
+from arc_toolkit.edit.code.values import OpaqueNode, ValueReader
+from arc_toolkit.edit.yaml.nodes import MAP, SEQ, STR, YamlNode, get
 from arc_toolkit.placement.code.sdk_paths import import_path
 from arc_toolkit.placement.pipelines import EXECUTORS, CompiledPipeline, ContainerTask
 
@@ -79,13 +79,15 @@ class CodePipeline:
     """A pipeline function, as what it would be compiled to, with its tasks."""
 
     compiled: CompiledPipeline
-    document: Node
+    document: YamlNode
     # By identity of the nodes that stand for their settings, with the field that each stands for.
     tasks: dict[int, tuple[CodeTask, tuple[str, ...]]]
-    refused: list[tuple[CodeTask, Node]]
+    refused: list[tuple[CodeTask, YamlNode]]
 
 
-def find_pipelines(code: CodeScopes, reader: ValueReader, roles: frozenset[str], first: int) -> list[CodePipeline]:
+def find_pipelines(
+    code: CodeScopes, reader: ValueReader, roles: frozenset[str], first: int
+) -> list[CodePipeline]:
     """Every pipeline of a module; the number of its document is `first` and so on."""
     scopes = [(scope, call) for scope in code.scopes if (call := _pipeline_name(scope)) is not None]
     helpers = _helpers(code, [scope for scope, _ in scopes]) if scopes else frozenset()
@@ -98,7 +100,8 @@ def find_pipelines(code: CodeScopes, reader: ValueReader, roles: frozenset[str],
                 if use.how == "argument" and use.path[-1] in helpers:
                     line = use.statement.source.file_line(use.statement.stmt.lineno)
                     task.reason = (
-                        task.reason or f"line {line} gives it to {use.path[-1]}, which is about its nodes"
+                        task.reason
+                        or f"line {line} gives it to {use.path[-1]}, which is about its nodes"
                     )
         pipelines.append(_compiled(scope, name, tasks, reader, first + len(pipelines)))
     return pipelines
@@ -124,13 +127,17 @@ def _pipeline_name(scope: Scope) -> str | None:
 
 def _kfp_name(text: str) -> str:
     """As kfp writes names: https://github.com/kubeflow/pipelines/blob/2.17.0/sdk/python/kfp/dsl/utils.py"""
-    return re.sub(r"-+", "-", re.sub(r"[^-_0-9a-z]+", "-", text.lower()).replace("_", "-")).strip("-")
+    return re.sub(r"-+", "-", re.sub(r"[^-_0-9a-z]+", "-", text.lower()).replace("_", "-")).strip(
+        "-"
+    )
 
 
 def _makes(function: ast.expr, statement: Statement) -> Makes:
     path = import_path(function, statement)
     if path is not None:
-        known = path.startswith(("kfp.", "kfp_")) or path.partition(".")[0] in sys.stdlib_module_names
+        known = (
+            path.startswith(("kfp.", "kfp_")) or path.partition(".")[0] in sys.stdlib_module_names
+        )
         return Makes.OTHER if known else Makes.UNKNOWN
     if not isinstance(function, ast.Name):
         return Makes.OTHER
@@ -165,14 +172,20 @@ def _tasks(scope: Scope, roles: frozenset[str]) -> Iterator[CodeTask]:
         stmt = statement.stmt
         if isinstance(stmt, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
-        value = getattr(stmt, "value", None) if isinstance(stmt, ast.Assign | ast.AnnAssign | ast.Expr) else None
+        value = (
+            getattr(stmt, "value", None)
+            if isinstance(stmt, ast.Assign | ast.AnnAssign | ast.Expr)
+            else None
+        )
         plain, methods = _unwrapped(value) if isinstance(value, ast.Call) else (None, [])
         for part in parts_of(stmt):
             makes = _makes(part.func, statement) if isinstance(part, ast.Call) else Makes.OTHER
             if not isinstance(part, ast.Call) or makes is Makes.OTHER:
                 continue
             is_plain = part is plain
-            task = CodeTask(part, statement, last_name(part.func), _target(stmt) if is_plain else None)
+            task = CodeTask(
+                part, statement, last_name(part.func), _target(stmt) if is_plain else None
+            )
             task.methods = methods if is_plain else []
             name = _kfp_name(task.component)
             numbers[name] += 1
@@ -180,8 +193,14 @@ def _tasks(scope: Scope, roles: frozenset[str]) -> Iterator[CodeTask]:
             if makes is Makes.UNKNOWN and not is_plain:
                 continue  # any function of another module
             if not is_plain or (task.name is None and not isinstance(stmt, ast.Expr)):
-                task.reason = "it is made inside of another expression: give it a statement of its own"
-            elif makes is Makes.UNKNOWN and task.role not in roles and not _runs_container(task, scope):
+                task.reason = (
+                    "it is made inside of another expression: give it a statement of its own"
+                )
+            elif (
+                makes is Makes.UNKNOWN
+                and task.role not in roles
+                and not _runs_container(task, scope)
+            ):
                 task.reason = (
                     f"{task.component} is not made here, so that it may be a pipeline or no component: "
                     f"if it runs a container, --role {task.role} places it"
@@ -240,10 +259,15 @@ def _read_settings(scope: Scope, tasks: list[CodeTask]) -> None:
             if owner is not None:
                 owner.settings.append((part, statement))
                 if statement.block is not owner.statement.block:
-                    owner.reason = owner.reason or f"line {line} is about its nodes, and runs in another block"
+                    owner.reason = (
+                        owner.reason or f"line {line} is about its nodes, and runs in another block"
+                    )
                 continue
             for task in tasks:
-                task.reason = task.reason or f"line {line} is about the nodes of a task that is not named there"
+                task.reason = (
+                    task.reason
+                    or f"line {line} is about the nodes of a task that is not named there"
+                )
 
 
 def _helpers(code: CodeScopes, pipelines: list[Scope]) -> frozenset[str]:
@@ -260,20 +284,29 @@ def _helpers(code: CodeScopes, pipelines: list[Scope]) -> frozenset[str]:
 
 def _is_scheduling(call: ast.Call, statement: Statement) -> bool:
     path = import_path(call.func, statement) or ""
-    return path.startswith(_KUBERNETES) and _SCHEDULING.fullmatch(path.rpartition(".")[2]) is not None
+    return (
+        path.startswith(_KUBERNETES) and _SCHEDULING.fullmatch(path.rpartition(".")[2]) is not None
+    )
 
 
 def _about(call: ast.Call, statement: Statement) -> ast.expr | None:
     """The task that a call of kfp.kubernetes is about, through others that give it back."""
     given: ast.expr | None = call
-    while isinstance(given, ast.Call) and (import_path(given.func, statement) or "").startswith(_KUBERNETES):
-        given = next(iter([*given.args[:1], *(item.value for item in given.keywords if item.arg == "task")]), None)
+    while isinstance(given, ast.Call) and (import_path(given.func, statement) or "").startswith(
+        _KUBERNETES
+    ):
+        given = next(
+            iter([*given.args[:1], *(item.value for item in given.keywords if item.arg == "task")]),
+            None,
+        )
     return given
 
 
 def _owner(name: str, statement: Statement, tasks: list[CodeTask]) -> CodeTask | None:
     """The last task of a name that is certainly made before a statement."""
-    before = [task for task in tasks if task.name == name and task.statement.order < statement.order]
+    before = [
+        task for task in tasks if task.name == name and task.statement.order < statement.order
+    ]
     if before and before[-1].statement.is_certain_before(statement):
         return before[-1]
     return before[-1] if len(before) == 1 else None
@@ -282,14 +315,16 @@ def _owner(name: str, statement: Statement, tasks: list[CodeTask]) -> CodeTask |
 # --- as compiled -----------------------------------------------------------------------------------------------
 
 
-def _compiled(scope: Scope, name: str, tasks: list[CodeTask], reader: ValueReader, number: int) -> CodePipeline:
+def _compiled(
+    scope: Scope, name: str, tasks: list[CodeTask], reader: ValueReader, number: int
+) -> CodePipeline:
     statement = scope.statement
     assert statement is not None
     start = yaml.Mark("", 0, statement.source.file_line(statement.stmt.lineno) - 1, 0, None, 0)
     own: dict[int, tuple[CodeTask, tuple[str, ...]]] = {}
-    settings: dict[str, Node] = {}
-    places: dict[str, Node] = {}
-    refused: list[tuple[CodeTask, Node]] = []
+    settings: dict[str, YamlNode] = {}
+    places: dict[str, YamlNode] = {}
+    refused: list[tuple[CodeTask, YamlNode]] = []
     containers = []
     for task in tasks:
         mark = reader.mark(task.call, task.statement)
@@ -303,7 +338,9 @@ def _compiled(scope: Scope, name: str, tasks: list[CodeTask], reader: ValueReade
         own |= {id(node): (task, (field_name,)) for field_name, node in fields.items()}
         if (labels := get(fields.get("nodeSelector"), "labels")) is not None:
             own[id(labels)] = task, ("nodeSelector", "labels")
-        containers.append(ContainerTask(task.role, (number, "tasks", task.role), places[task.role], task.role))
+        containers.append(
+            ContainerTask(task.role, (number, "tasks", task.role), places[task.role], task.role)
+        )
     node = _mapping(settings, start)
     for step in reversed(EXECUTORS):
         node = _mapping({step: node}, start)
@@ -314,11 +351,11 @@ def _compiled(scope: Scope, name: str, tasks: list[CodeTask], reader: ValueReade
     return CodePipeline(compiled, document, own, refused)
 
 
-def _settings(task: CodeTask, reader: ValueReader, mark: yaml.Mark) -> dict[str, Node]:
+def _settings(task: CodeTask, reader: ValueReader, mark: yaml.Mark) -> dict[str, YamlNode]:
     """The settings of the platform that the calls about a task make."""
-    tolerations: list[Node] = []
-    affinity: list[Node] = []
-    selector: dict[str, Node] = {}
+    tolerations: list[YamlNode] = []
+    affinity: list[YamlNode] = []
+    selector: dict[str, YamlNode] = {}
     for call, statement in task.settings:
         kind = last_name(call.func)
         values = {item.arg or "**": reader.read(item.value, statement) for item in call.keywords}
@@ -329,7 +366,10 @@ def _settings(task: CodeTask, reader: ValueReader, mark: yaml.Mark) -> dict[str,
         }.get(kind, ("json",))
         given = [item for item in call.args if not isinstance(item, ast.Starred)]
         skipped = 0 if "task" in values else 1
-        values |= {key: reader.read(item, statement) for key, item in zip(names, given[skipped:], strict=False)}
+        values |= {
+            key: reader.read(item, statement)
+            for key, item in zip(names, given[skipped:], strict=False)
+        }
         values.pop("task", None)
         here = reader.mark(call, statement)
         whole = OpaqueNode(short(call), f"comes from {short(call)}", here, here)
@@ -343,14 +383,16 @@ def _settings(task: CodeTask, reader: ValueReader, mark: yaml.Mark) -> dict[str,
             labels.value.append((values["label_key"], values.get("label_value", whole)))
         elif kind == "add_node_affinity" and "**" not in values:
             fields = {"match_expressions": "matchExpressions", "match_fields": "matchFields"}
-            affinity.append(_mapping({fields.get(key, key): value for key, value in values.items()}, here))
+            affinity.append(
+                _mapping({fields.get(key, key): value for key, value in values.items()}, here)
+            )
         elif "affinity" in kind:
             affinity.append(_mapping({"nodeAffinityJson": whole}, here))
         elif "selector" in kind:
             selector["nodeSelectorJson"] = whole
         else:
             tolerations.append(_mapping({"tolerationJson": whole}, here))
-    result: dict[str, Node] = {}
+    result: dict[str, YamlNode] = {}
     if tolerations:
         result["tolerations"] = yaml.SequenceNode(SEQ, tolerations, mark, mark)
     if selector:
@@ -360,17 +402,20 @@ def _settings(task: CodeTask, reader: ValueReader, mark: yaml.Mark) -> dict[str,
     return result
 
 
-def _retries(task: CodeTask, reader: ValueReader, mark: yaml.Mark) -> dict[str, Node]:
+def _retries(task: CodeTask, reader: ValueReader, mark: yaml.Mark) -> dict[str, YamlNode]:
     for call in task.methods:
         if last_name(call.func) == "set_retry":
-            given = [*call.args[:1], *(item.value for item in call.keywords if item.arg == "num_retries")]
+            given = [
+                *call.args[:1],
+                *(item.value for item in call.keywords if item.arg == "num_retries"),
+            ]
             count = reader.read(given[0], task.statement) if given else _mapping({}, mark)
             return {"retryPolicy": _mapping({"maxRetryCount": count}, mark)}
     return {}
 
 
-def _mapping(fields: dict[str, Node], mark: yaml.Mark) -> yaml.MappingNode:
-    value: list[tuple[Node, Node]] = [
+def _mapping(fields: dict[str, YamlNode], mark: yaml.Mark) -> yaml.MappingNode:
+    value: list[tuple[YamlNode, YamlNode]] = [
         (yaml.ScalarNode(STR, key, mark, mark), node) for key, node in fields.items()
     ]
     return yaml.MappingNode(MAP, value, mark, mark)

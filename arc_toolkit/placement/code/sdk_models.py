@@ -9,7 +9,13 @@ from __future__ import annotations
 import re
 
 # Packages whose classes of these names are models: their arguments are the fields of a manifest in snake case.
-PACKAGES = ("kubernetes", "kubernetes_asyncio", "kubeflow.training", "kubeflow.katib", "kubeflow.trainer")
+PACKAGES = (
+    "kubernetes",
+    "kubernetes_asyncio",
+    "kubeflow.training",
+    "kubeflow.katib",
+    "kubeflow.trainer",
+)
 _MODEL = re.compile(r"(?:KubeflowOrg)?V\d+(?:alpha\d+|beta\d+)?[A-Z]\w*")
 _MODEL_FILE = re.compile(r"(?<=\.models)\.\w+$")
 
@@ -20,7 +26,10 @@ OBJECTS = {
     "V1Job": ("batch/v1", "Job"),
     "V1CronJob": ("batch/v1", "CronJob"),
     "V1beta1CronJob": ("batch/v1beta1", "CronJob"),
-    **{f"V1{kind}": ("apps/v1", kind) for kind in ("Deployment", "StatefulSet", "ReplicaSet", "DaemonSet")},
+    **{
+        f"V1{kind}": ("apps/v1", kind)
+        for kind in ("Deployment", "StatefulSet", "ReplicaSet", "DaemonSet")
+    },
     **{
         f"{prefix}{kind}": ("kubeflow.org/v1", kind)
         for prefix in ("KubeflowOrgV1", "V1")
@@ -61,7 +70,9 @@ PATCHES = {
     ),
 }
 # Calls that make pods without saying on which nodes, by the class of the client, with what to do instead.
-_NO_ARGUMENT = "it takes no argument for their nodes: make the object yourself, or place what it makes"
+_NO_ARGUMENT = (
+    "it takes no argument for their nodes: make the object yourself, or place what it makes"
+)
 WITHOUT_PLACE = {
     "TrainingClient": {"train": _NO_ARGUMENT, "create_job": _NO_ARGUMENT},
     "KatibClient": {"tune": _NO_ARGUMENT},

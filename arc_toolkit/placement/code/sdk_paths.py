@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from arc_toolkit.edit.python_expressions import chain
-from arc_toolkit.edit.python_names import Statement, certain_binding, find_bindings
+from arc_toolkit.edit.code.expressions import chain
+from arc_toolkit.edit.code.names import Statement, certain_binding, find_bindings
 from arc_toolkit.placement.code.sdk_models import is_model_path
 
 

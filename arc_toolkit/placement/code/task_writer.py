@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from arc_toolkit.edit.python_editor import Changes, quoted
-from arc_toolkit.edit.python_imports import NeededImports
-from arc_toolkit.edit.python_names import CodeScopes, find_bindings
-from arc_toolkit.edit.python_source import Source
-from arc_toolkit.edit.python_text import Bracketed, written
+from arc_toolkit.edit.code.editor import Changes, quoted
+from arc_toolkit.edit.code.imports import NeededImports
+from arc_toolkit.edit.code.names import CodeScopes, find_bindings
+from arc_toolkit.edit.code.source import Source
+from arc_toolkit.edit.code.text import Bracketed, written
 from arc_toolkit.placement.code.code_tasks import CodeTask
 from arc_toolkit.placement.code.sdk_models import snake_case
 
@@ -45,12 +45,17 @@ class TaskWriter:
                 name = self._new_name(task)
                 self._changes.name_value(task.statement, name)
             # After what is said already, so that the order is that of a list to which something is added.
-            site = max([task.statement, *(place for _, place in task.settings)], key=lambda place: place.order)
+            site = max(
+                [task.statement, *(place for _, place in task.settings)],
+                key=lambda place: place.order,
+            )
             indent = source.indent(source.start(task.statement.stmt))
             for call in self._calls(task, name, fields, source):
                 self._changes.insert_after(site, written(call, source, indent, len(indent)))
 
-    def _calls(self, task: CodeTask, name: str, fields: dict[str, Any], source: Source) -> list[Bracketed]:
+    def _calls(
+        self, task: CodeTask, name: str, fields: dict[str, Any], source: Source
+    ) -> list[Bracketed]:
         def text(value: str) -> str:
             return quoted(value, source)
 
@@ -109,7 +114,9 @@ def _display(row: dict[str, Any], source: Source) -> Bracketed:
     for key, value in row.items():
         head = f"{quoted(key, source)}: "
         if isinstance(value, list):
-            items.append((head, Bracketed("[", [("", quoted(item, source)) for item in value], "]")))
+            items.append(
+                (head, Bracketed("[", [("", quoted(item, source)) for item in value], "]"))
+            )
         else:
             items.append((head, quoted(value, source)))
     return Bracketed("{", items, "}")

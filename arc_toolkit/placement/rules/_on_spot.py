@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from arc_toolkit.edit.yaml_nodes import get, items_of, text_of, walk
+from arc_toolkit.edit.yaml.nodes import get, items_of, text_of, walk
 from arc_toolkit.kube.taints import SPOT_KEY, Taint
 from arc_toolkit.placement.manifests import PREFERRED, PodSpec, Workload
 from arc_toolkit.placement.place_plan import PlacePlan
-from arc_toolkit.placement.spot import CLOUDS, SPOT_LABELS, Pull, SpotCapacity, prefers, pulls, tolerations
+from arc_toolkit.placement.spot import (
+    CLOUDS,
+    SPOT_LABELS,
+    Pull,
+    SpotCapacity,
+    prefers,
+    pulls,
+    tolerations,
+)
 
 # Any label of a cloud will do here: `pulls` and `prefers` know all of them.
 _LABEL = CLOUDS["aks"].label
@@ -26,12 +34,17 @@ def is_on_spot(spec: PodSpec) -> bool:
 
 def names_spot_taint(spec: PodSpec) -> bool:
     """Whether a toleration is meant for spot nodes; one for every taint is not."""
-    return any(row.key in SPOT_LABELS and row.value in (None, *SPOT_LABELS[row.key]) for row in tolerations(spec))
+    return any(
+        row.key in SPOT_LABELS and row.value in (None, *SPOT_LABELS[row.key])
+        for row in tolerations(spec)
+    )
 
 
 # Labels that nodes of every pool have: https://kubernetes.io/docs/reference/labels-annotations-taints/
 _COMMON = frozenset(
-    f"{prefix}kubernetes.io/{name}" for prefix in ("", "beta.") for name in ("os", "arch", "hostname")
+    f"{prefix}kubernetes.io/{name}"
+    for prefix in ("", "beta.")
+    for name in ("os", "arch", "hostname")
 )
 
 
@@ -39,7 +52,11 @@ def chooses_nodes(spec: PodSpec) -> bool:
     """Whether it names nodes by a label of someone's own, such as that of a pool, which may be the spot pool."""
     preferred = (get(item, "preference") for item in items_of(spec.get(*PREFERRED)))
     terms = (*spec.required_terms.values(), *preferred)
-    expressions = (text_of(get(item, "key")) for term in terms for item in items_of(get(term, "matchExpressions")))
+    expressions = (
+        text_of(get(item, "key"))
+        for term in terms
+        for item in items_of(get(term, "matchExpressions"))
+    )
     return any(key not in _COMMON for key in (*spec.selector, *expressions))
 
 

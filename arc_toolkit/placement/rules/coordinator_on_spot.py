@@ -10,11 +10,12 @@ from arc_toolkit.placement.rules._on_spot import spot_specs
 def _check(plan: PlacePlan) -> None:
     for workload, spec in spot_specs(plan):
         if spec.coordinator:
-            message = (
-                f"{workload.shown}: {spec.role} is on spot nodes, and its eviction ends or restarts everything"
-            )
+            message = f"{workload.shown}: {spec.role} is on spot nodes, and its eviction ends or restarts everything"
             plan.report(
-                RULE, message, spec.node, "`place --spot require` keeps it off and leaves the workers there"
+                RULE,
+                message,
+                spec.node,
+                "`place --spot require` keeps it off and leaves the workers there",
             )
 
 

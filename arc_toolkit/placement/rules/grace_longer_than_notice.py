@@ -14,7 +14,10 @@ def _check(plan: PlacePlan) -> None:
             message = f"{shown(workload, spec)}: a grace period of {grace} s, with a notice of at most {notice} s"
             at = spec.get("terminationGracePeriodSeconds") or spec.node
             plan.report(
-                RULE, message, at, "the pod is killed in the middle of what it does then; `place --grace` sets it"
+                RULE,
+                message,
+                at,
+                "the pod is killed in the middle of what it does then; `place --grace` sets it",
             )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from arc_toolkit.edit.yaml_nodes import Node, get, items_of, pairs, text_of
+from arc_toolkit.edit.yaml.nodes import YamlNode, get, items_of, pairs, text_of
 from arc_toolkit.findings import Rule
 from arc_toolkit.placement.manifests import PodSpec, Workload
 from arc_toolkit.placement.place_plan import PlacePlan
@@ -14,7 +14,8 @@ from arc_toolkit.placement.rules._on_spot import shown, spot_specs
 _NAMES_CHECKPOINTS = re.compile(r"(?i)check-?_?point|ckpt")
 _PLACE = re.compile(r"/|[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _OPTION = re.compile(
-    r"""--?([\w-]*(?:check[-_]?point|ckpt)[\w-]*)[= ]+(["']?)((?:/|[a-z][a-z0-9+.-]*://)[^\s"']+)""", re.IGNORECASE
+    r"""--?([\w-]*(?:check[-_]?point|ckpt)[\w-]*)[= ]+(["']?)((?:/|[a-z][a-z0-9+.-]*://)[^\s"']+)""",
+    re.IGNORECASE,
 )
 # Names of a checkpoint that comes with the image: the training begins with it.
 _READS = re.compile(r"(?:^|[-_])(?:init|initial|load|pretrained|base)(?:[-_]|$)", re.IGNORECASE)
@@ -37,15 +38,22 @@ def _check(plan: PlacePlan) -> None:
                 continue  # another place is kept: the local one may be copied there
             for node, place in local:
                 message = f"{shown(workload, spec)}: checkpoints go to {place}, which is gone with the node"
-                plan.report(RULE, message, node, "mount a PersistentVolumeClaim there, or use a URL of a bucket")
+                plan.report(
+                    RULE,
+                    message,
+                    node,
+                    "mount a PersistentVolumeClaim there, or use a URL of a bucket",
+                )
 
 
 def _is_kept(place: str, mounts: list[str]) -> bool:
     """Whether it is a URL, or below a volume that outlives the node."""
-    return "://" in place or any(place == at or place.startswith(at.rstrip("/") + "/") for at in mounts)
+    return "://" in place or any(
+        place == at or place.startswith(at.rstrip("/") + "/") for at in mounts
+    )
 
 
-def _places(container: Node) -> Iterator[tuple[Node, str]]:
+def _places(container: YamlNode) -> Iterator[tuple[YamlNode, str]]:
     """Absolute paths and URLs that a variable or an argument about checkpoints has, unless it is only read."""
     for variable in items_of(get(container, "env")):
         value = text_of(get(variable, "value")) or ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from arc_toolkit.edit.edits import Refused
+from arc_toolkit.edit.files.edits import Refused
 from arc_toolkit.findings import Rule
 from arc_toolkit.kube.workloads import Retry
 from arc_toolkit.placement.manifests import PodSpec, Workload, makes_pod
@@ -25,7 +25,9 @@ def _check(plan: PlacePlan) -> None:
         if workload.kind.retry in _ONLY_COORDINATORS:
             there = [spec for spec in there if spec.coordinator]
         if there and (reason := _reason(_parts(workload, there))):
-            message = f"{workload.shown} is on spot nodes, and an eviction counts as an error or ends it"
+            message = (
+                f"{workload.shown} is on spot nodes, and an eviction counts as an error or ends it"
+            )
             plan.report(RULE, message, workload.node, reason)
 
 

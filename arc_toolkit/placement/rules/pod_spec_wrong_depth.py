@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from arc_toolkit.edit.yaml_nodes import Node, items_of, pairs
+from arc_toolkit.edit.yaml.nodes import YamlNode, items_of, pairs
 from arc_toolkit.findings import Rule
 from arc_toolkit.kube.workloads import EACH_ITEM, EACH_KEY, Shape, SpecPath
 from arc_toolkit.placement.manifests import Workload
@@ -21,15 +21,25 @@ def _check(plan: PlacePlan) -> None:
             if entry.shape is Shape.POD_SPEC:
                 _look(plan, workload, workload.node, entry.path, (), seen)
         for spec in workload.pod_specs:
-            for container in (*items_of(spec.get("containers")), *items_of(spec.get("initContainers"))):
+            for container in (
+                *items_of(spec.get("containers")),
+                *items_of(spec.get("initContainers")),
+            ):
                 for name in _NODE_FIELDS:
                     if (field := pairs(container).get(name)) is not None:
-                        message = f"{workload.shown}: `{name}` is in a container, where nothing reads it"
+                        message = (
+                            f"{workload.shown}: `{name}` is in a container, where nothing reads it"
+                        )
                         plan.report(RULE, message, field[0], "it belongs beside `containers`")
 
 
 def _look(
-    plan: PlacePlan, workload: Workload, node: Node, path: SpecPath, above: tuple[str, ...], seen: set[int]
+    plan: PlacePlan,
+    workload: Workload,
+    node: YamlNode,
+    path: SpecPath,
+    above: tuple[str, ...],
+    seen: set[int],
 ) -> None:
     """Every level above the pod spec has none of its fields, and no level of the path is left out."""
     if not path:
@@ -42,7 +52,9 @@ def _look(
         if id(own[name][0]) in seen:
             continue
         seen.add(id(own[name][0]))
-        right = ".".join(("..." if step == EACH_KEY else step) for step in path if step != EACH_ITEM)
+        right = ".".join(
+            ("..." if step == EACH_KEY else step) for step in path if step != EACH_ITEM
+        )
         where = ".".join(above) or "the object"
         message = f"{workload.shown}: `{name}` is in {where}, where nothing reads it"
         plan.report(RULE, message, own[name][0], f"the pod spec is at {where}.{right}")

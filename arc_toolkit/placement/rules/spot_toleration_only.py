@@ -14,10 +14,20 @@ def _check(plan: PlacePlan) -> None:
             continue  # runs on every node that it tolerates, which is what is wanted
         for spec in workload.pod_specs:
             away = Pull.AWAY in pulls(spec, CLOUDS["aks"].label)
-            if names_spot_taint(spec) and not is_on_spot(spec) and not away and not chooses_nodes(spec):
-                message = f"{shown(workload, spec)} tolerates spot nodes, but nothing pulls it there"
+            if (
+                names_spot_taint(spec)
+                and not is_on_spot(spec)
+                and not away
+                and not chooses_nodes(spec)
+            ):
+                message = (
+                    f"{shown(workload, spec)} tolerates spot nodes, but nothing pulls it there"
+                )
                 plan.report(
-                    RULE, message, spec.node, "`place --spot require` or `--spot prefer` adds a node affinity"
+                    RULE,
+                    message,
+                    spec.node,
+                    "`place --spot require` or `--spot prefer` adds a node affinity",
                 )
 
 

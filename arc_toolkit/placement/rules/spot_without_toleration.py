@@ -12,9 +12,15 @@ def _check(plan: PlacePlan) -> None:
     for workload in plan.workloads:
         for spec in workload.pod_specs:
             if is_on_spot(spec) and cloud_of(spec) is CLOUDS["aks"] and not tolerates(spec, TAINT):
-                asks, policy = ("asks for", "require") if requires_spot(spec) else ("prefers", "prefer")
-                message = f"{shown(workload, spec)} {asks} spot nodes and does not tolerate their taint"
-                plan.report(RULE, message, spec.node, f"`place --spot {policy}` adds the toleration")
+                asks, policy = (
+                    ("asks for", "require") if requires_spot(spec) else ("prefers", "prefer")
+                )
+                message = (
+                    f"{shown(workload, spec)} {asks} spot nodes and does not tolerate their taint"
+                )
+                plan.report(
+                    RULE, message, spec.node, f"`place --spot {policy}` adds the toleration"
+                )
 
 
 RULE = Rule(

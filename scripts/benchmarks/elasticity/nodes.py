@@ -39,7 +39,13 @@ class RayNodes:
 
     def drain(self, place: int, seconds: float) -> None:
         """Tell Ray that a node is to go, as an operator of Kubernetes would; nothing in Ray listens to a cloud."""
-        words = ["drain-node", "--address", self.cluster.address, "--node-id", self.nodes[place].node_id]
+        words = [
+            "drain-node",
+            "--address",
+            self.cluster.address,
+            "--node-id",
+            self.nodes[place].node_id,
+        ]
         words += ["--reason", "DRAIN_NODE_REASON_PREEMPTION", "--reason-message", "eviction"]
         words += ["--deadline-remaining-seconds", str(int(seconds))]
         command = [sys.executable, "-m", "ray.scripts.scripts", *words]
@@ -73,7 +79,10 @@ class StepLog:
     def rows(self) -> list[tuple[float, int]]:
         with contextlib.suppress(FileNotFoundError):
             lines = self.path.read_text().splitlines()
-            return [(float(a), int(b)) for a, b in (line.split() for line in lines if line.count(" ") == 1)]
+            return [
+                (float(a), int(b))
+                for a, b in (line.split() for line in lines if line.count(" ") == 1)
+            ]
         return []
 
     def until_step(self, step: int, seconds: float = 300) -> None:

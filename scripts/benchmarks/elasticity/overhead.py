@@ -57,7 +57,9 @@ def _overhead(folder: Path, turns: int, options: list[str]) -> dict[str, float]:
     starts = [event for event in run.events() if event["event"] in ("start", "lost", "stopping")]
     if len(starts) != 1:
         raise RuntimeError(f"something happened: {starts}")
-    pairs = [tuple(map(float, line.split())) for line in log.read_text().splitlines()[1 : turns + 1]]
+    pairs = [
+        tuple(map(float, line.split())) for line in log.read_text().splitlines()[1 : turns + 1]
+    ]
     ratios = sorted(plain / ours for plain, ours in pairs)
     cut = turns // 10  # at each end, where something else happened
     middle = ratios[cut : turns - cut]
@@ -83,7 +85,9 @@ def _share_of_others(ranks: set[int]) -> float:
 def _cpu_seconds(ranks: set[int]) -> dict[int, float]:
     """Of every thread on the node."""
     seconds = {}
-    for task in itertools.chain.from_iterable(Path(f"/proc/{pid}/task").glob("*") for pid in processes() - ranks):
+    for task in itertools.chain.from_iterable(
+        Path(f"/proc/{pid}/task").glob("*") for pid in processes() - ranks
+    ):
         with contextlib.suppress(OSError):
             if os.sched_getaffinity(int(task.name)) == {_NODE}:
                 seconds[int(task.name)] = int((task / "schedstat").read_text().split()[0]) / 1e9

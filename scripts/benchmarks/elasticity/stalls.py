@@ -31,9 +31,26 @@ class OurRun:
         script, self._events = folder / "work" / "train.py", folder / "events"
         script.parent.mkdir()  # all of it is sent to the nodes
         script.write_text(source)
-        words = ["-f", script, "-u", f"ray://127.0.0.1:{CLIENT_PORT}", "-m", most, "--cloud", "none"]
+        words = [
+            "-f",
+            script,
+            "-u",
+            f"ray://127.0.0.1:{CLIENT_PORT}",
+            "-m",
+            most,
+            "--cloud",
+            "none",
+        ]
         words += ["--efficiency", 0]  # more workers than processors: none of them would pay
-        words += ["--checkpoints", folder / "checkpoints", "--name", "bench", "--format", "json", *options]
+        words += [
+            "--checkpoints",
+            folder / "checkpoints",
+            "--name",
+            "bench",
+            "--format",
+            "json",
+            *options,
+        ]
         with open(self._events, "w", encoding="utf-8") as stream:
             command = [sys.executable, "-m", "arc_toolkit", "elastic", *map(str, words)]
             self.process = subprocess.Popen(command, stdout=stream, stderr=subprocess.DEVNULL)
@@ -46,7 +63,9 @@ class OurRun:
         end = time.time() + _PATIENCE_SECONDS
         while not condition([event["event"] for event in self.events()]):
             if time.time() > end or self.process.poll() is not None:
-                raise RuntimeError(f"{what}: not in {_PATIENCE_SECONDS:.0f} s: {self._events.read_text()[-3000:]}")
+                raise RuntimeError(
+                    f"{what}: not in {_PATIENCE_SECONDS:.0f} s: {self._events.read_text()[-3000:]}"
+                )
             time.sleep(0.1)
 
     def until_warm(self, starts: int) -> None:
@@ -77,7 +96,9 @@ def ours(folder: Path, script: str) -> Result:
     run.until_warm(1)
     sys.stderr.write(f"  a standby has {standby_megabytes():.0f} MB of its own\n")
     results: Result = {}
-    actions = _actions(nodes, lambda: (notices / nodes.nodes[0].node_id).write_text(str(_NOTICE_SECONDS)))
+    actions = _actions(
+        nodes, lambda: (notices / nodes.nodes[0].node_id).write_text(str(_NOTICE_SECONDS))
+    )
     for name, act in actions.items():
         since = time.time()
         act()
@@ -100,7 +121,9 @@ def until_steady(log: StepLog) -> None:
 def ray_train(folder: Path, script: str) -> Result:
     """Its defaults, except that a worker may fail; and the notice is passed on to Ray, which does not ask any cloud."""
     nodes, log = RayNodes(_NODES), StepLog(folder / "steps")
-    (folder / "train.py").write_text(ray_train_script(script, str(log.path), str(folder / "storage")))
+    (folder / "train.py").write_text(
+        ray_train_script(script, str(log.path), str(folder / "storage"))
+    )
     subprocess.Popen(
         [sys.executable, folder / "train.py", nodes.cluster.address],
         stdout=subprocess.DEVNULL,

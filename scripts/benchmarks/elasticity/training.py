@@ -78,14 +78,14 @@ Trainer(
 
 
 def _indented(text: str, spaces: int) -> str:
-    return "\n".join(" " * spaces + line if line else line for line in text.strip("\n").splitlines())
+    return "\n".join(
+        " " * spaces + line if line else line for line in text.strip("\n").splitlines()
+    )
 
 
 def our_script(name: str, log: str) -> str:
     is_torch = name == "torch"
-    imports = (
-        "import torch\nimport torch.distributed as dist\nfrom torch.nn.parallel import DistributedDataParallel"
-    )
+    imports = "import torch\nimport torch.distributed as dist\nfrom torch.nn.parallel import DistributedDataParallel"
     return _OURS.format(
         imports=imports if is_torch else "",
         begin='dist.init_process_group("gloo")' if is_torch else "",

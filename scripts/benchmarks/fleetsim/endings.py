@@ -44,7 +44,9 @@ class Diary:
     def on_pod(self, pod: PodFacts, reason: str, message: str, at: float, **more: object) -> None:
         self._write(objects.pod_ref(pod), reason, message, at, more)
 
-    def _write(self, involved: Object, reason: str, message: str, at: float, more: dict[str, object]) -> None:
+    def _write(
+        self, involved: Object, reason: str, message: str, at: float, more: dict[str, object]
+    ) -> None:
         number = len(self.events)
         self.events.append(objects.event(number, involved, reason, message, at, **more))  # type: ignore[arg-type]
 
@@ -74,22 +76,30 @@ def lost_container(diary: Diary, pod: PodFacts, at: float) -> tuple[Ending, floa
     """The machine restarted or the runtime lost the container; nobody evicted the pod."""
     end = at + diary.rng.uniform(60, 180)
     if diary.rng.random() < 0.5:
-        return Ending(exit_code=137, reason="ContainerStatusUnknown", message=objects.GONE_CONTAINER), end
+        return Ending(
+            exit_code=137, reason="ContainerStatusUnknown", message=objects.GONE_CONTAINER
+        ), end
     return Ending(exit_code=diary.rng.choice((137, 255))), end
 
 
 def taint_evicted(diary: Diary, pod: PodFacts, at: float) -> tuple[Ending, float]:
     """NotReady for longer than the toleration of 300 seconds; `at` is when the kubelet fell silent."""
     marked = at + 45 + 300
-    diary.on_pod(pod, "NodeNotReady", "Node is not ready", at + 46, warning=True, component="node-controller")
+    diary.on_pod(
+        pod, "NodeNotReady", "Node is not ready", at + 46, warning=True, component="node-controller"
+    )
     text = f"Marking for deletion Pod {objects.NAMESPACE}/{pod.name}"
     diary.on_pod(pod, "TaintManagerEviction", text, marked, component="taint-eviction-controller")
-    if diary.rng.random() < 0.4:  # the kubelet was never heard again: the last picture still says Running
+    if (
+        diary.rng.random() < 0.4
+    ):  # the kubelet was never heard again: the last picture still says Running
         return (
             Ending(phase="Running", disruption=TAINT, disrupted_at=marked, deleted_at=marked + 30),
             marked + 30,
         )
-    return Ending(exit_code=137, disruption=TAINT, disrupted_at=marked), marked + diary.rng.uniform(5, 120)
+    return Ending(exit_code=137, disruption=TAINT, disrupted_at=marked), marked + diary.rng.uniform(
+        5, 120
+    )
 
 
 def system_oom(diary: Diary, pod: PodFacts, at: float) -> tuple[Ending, float]:
@@ -99,7 +109,9 @@ def system_oom(diary: Diary, pod: PodFacts, at: float) -> tuple[Ending, float]:
 
 
 def gpu_refused(diary: Diary, pod: PodFacts, at: float) -> tuple[Ending, float]:
-    diary.on_pod(pod, "UnexpectedAdmissionError", NO_DEVICES, pod.start, warning=True, host=pod.node)
+    diary.on_pod(
+        pod, "UnexpectedAdmissionError", NO_DEVICES, pod.start, warning=True, host=pod.node
+    )
     text = f"Pod was rejected: {NO_DEVICES}"
     return Ending(pod_reason="UnexpectedAdmissionError", pod_message=text), pod.start + 1
 
@@ -114,14 +126,21 @@ def xid(diary: Diary, pod: PodFacts, at: float) -> tuple[Ending, float]:
     said = f'Node condition XIDErrors is now: True, reason: XIDErrorIsPresent, message: "{text}"'
     monitor = "xid-custom-plugin-monitor"
     diary.on_node(
-        pod.node, "XIDErrorIsPresent", said, at + diary.rng.uniform(-30, 50), warning=True, component=monitor
+        pod.node,
+        "XIDErrorIsPresent",
+        said,
+        at + diary.rng.uniform(-30, 50),
+        warning=True,
+        component=monitor,
     )
     return Ending(exit_code=1), at
 
 
 def own_memory(diary: Diary, pod: PodFacts, at: float) -> tuple[Ending, float]:
     text = "Memory cgroup out of memory: Killed process 41022 (python) total-vm:71203344kB, anon-rss:33512204kB"
-    diary.on_node(pod.node, "OOMKilling", text, at, warning=True, component="kernel-monitor", host=pod.node)
+    diary.on_node(
+        pod.node, "OOMKilling", text, at, warning=True, component="kernel-monitor", host=pod.node
+    )
     return Ending(exit_code=137, reason="OOMKilled"), at
 
 
@@ -133,7 +152,9 @@ def pressure(diary: Diary, pod: PodFacts, at: float) -> tuple[Ending, float]:
             "The node was low on resource: memory. Threshold quantity: 750Mi, available: 512Mi. "
             f"Container {container} was using 61Gi, request is 32Gi, has larger consumption of memory. "
         )
-        diary.on_node(pod.node, "EvictionThresholdMet", "Attempting to reclaim memory", at - 10, warning=True)
+        diary.on_node(
+            pod.node, "EvictionThresholdMet", "Attempting to reclaim memory", at - 10, warning=True
+        )
     else:
         text = (
             "The node was low on resource: ephemeral-storage. Threshold quantity: 13417728000, available: "
@@ -144,13 +165,18 @@ def pressure(diary: Diary, pod: PodFacts, at: float) -> tuple[Ending, float]:
         diary.on_node(pod.node, "EvictionThresholdMet", threshold, at - 10, warning=True)
     diary.on_pod(pod, "Evicted", text, at, warning=True, host=pod.node)
     ending = Ending(
-        exit_code=137, pod_reason="Evicted", pod_message=text, disruption=("TerminationByKubelet", text)
+        exit_code=137,
+        pod_reason="Evicted",
+        pod_message=text,
+        disruption=("TerminationByKubelet", text),
     )
     return ending, at
 
 
 def cancelled(diary: Diary, pod: PodFacts, at: float) -> tuple[Ending, float]:
-    diary.on_pod(pod, "Killing", f"Stopping container {pod.job_id}-execution-wrapper", at, host=pod.node)
+    diary.on_pod(
+        pod, "Killing", f"Stopping container {pod.job_id}-execution-wrapper", at, host=pod.node
+    )
     return Ending(exit_code=143, deleted_at=at + 30), at + 5
 
 
@@ -159,11 +185,15 @@ def preempted(diary: Diary, pod: PodFacts, at: float) -> tuple[Ending, float]:
     why = diary.rng.choice(("preempt", "reclaim"))
     text = f"Pod is evicted, because of {why}"
     diary.on_pod(pod, "Evict", text, at, warning=True, component="volcano")
-    return Ending(exit_code=143, extra_condition=("Ready", "False", "Evict", text), deleted_at=at + 30), at + 5
+    return Ending(
+        exit_code=143, extra_condition=("Ready", "False", "Evict", text), deleted_at=at + 30
+    ), at + 5
 
 
 def drained(diary: Diary, pod: PodFacts, at: float) -> tuple[Ending, float]:
-    return Ending(exit_code=143, disruption=EVICTION_API, disrupted_at=at), at + diary.rng.uniform(3, 30)
+    return Ending(exit_code=143, disruption=EVICTION_API, disrupted_at=at), at + diary.rng.uniform(
+        3, 30
+    )
 
 
 def scaled_down(diary: Diary, pod: PodFacts, at: float) -> tuple[Ending, float]:
@@ -191,7 +221,9 @@ def taken_silently(diary: Diary, pod: PodFacts, at: float) -> tuple[Ending, floa
     """A machine was taken back and nothing tells: no event, no condition, only a dead container."""
     if diary.rng.random() < 0.5:
         return Ending(exit_code=137), at
-    return Ending(exit_code=137, reason="ContainerStatusUnknown", message=objects.GONE_CONTAINER), at + 62
+    return Ending(
+        exit_code=137, reason="ContainerStatusUnknown", message=objects.GONE_CONTAINER
+    ), at + 62
 
 
 LEAVINGS: dict[str, Leaving] = {

@@ -42,7 +42,9 @@ def build(scenario: Scenario, rng: Random) -> list[Machine]:
     for pool in scenario.pools:
         for number in range(pool.size):
             name = objects.node_name(pool.name, number, pool.vmss)
-            facts = NodeFacts(name, pool.name, pool.sku, number, 1 + number % 3, pool.spot, pool.gpu, -20 * DAY)
+            facts = NodeFacts(
+                name, pool.name, pool.sku, number, 1 + number % 3, pool.spot, pool.gpu, -20 * DAY
+            )
             found.append(Machine(facts, _weight(scenario, rng), pool.rate, pool.rate))
     pools = {pool.name: pool for pool in scenario.pools}
     for style in scenario.bad:
@@ -64,7 +66,9 @@ def _weight(scenario: Scenario, rng: Random) -> float:
 def _spoil(style: Style, found: list[Machine], pools: dict[str, Pool], rng: Random) -> Machine:
     """Makes one machine bad. Not in spot pools: there the machine behind a name changes all the time."""
     fit = [
-        one for one in found if not one.style and not one.facts.spot and (one.facts.gpu or style not in GPU_STYLES)
+        one
+        for one in found
+        if not one.style and not one.facts.spot and (one.facts.gpu or style not in GPU_STYLES)
     ]
     machine = rng.choice(fit)
     machine.style, machine.rate = style, pools[machine.facts.pool].bad_rate
@@ -136,7 +140,9 @@ def short_flap(world: World, machine: Machine, fell: float) -> None:
 
 def flap(world: World, machine: Machine, how: str) -> str:
     """The machine flaps; what runs beside the attempt may be lost too. Gives how the attempt's pod ends."""
-    if how == "flap-beside":  # a network that stutters: the process gives up, the node is back in a minute
+    if (
+        how == "flap-beside"
+    ):  # a network that stutters: the process gives up, the node is back in a minute
         short_flap(world, machine, world.now - world.rng.uniform(0, 60))
         return "exit1"
     if how == "flap-short":
@@ -147,10 +153,16 @@ def flap(world: World, machine: Machine, how: str) -> str:
     _outage(world, machine, world.now, lasts, world.rng.random() < 0.5)
     if lasts > 600 and world.rng.random() < 0.5:
         for reason, text, at in (
-            ("NodeRebootStart", "Node auto-repair is initiating a reboot action due to NotReady status", 400.0),
+            (
+                "NodeRebootStart",
+                "Node auto-repair is initiating a reboot action due to NotReady status",
+                400.0,
+            ),
             ("NodeRebootEnd", "Reboot action from node auto-repair is completed.", lasts - 20),
         ):
-            world.diary.on_node(machine.facts.name, reason, text, world.now + at, component="aks-auto-repair")
+            world.diary.on_node(
+                machine.facts.name, reason, text, world.now + at, component="aks-auto-repair"
+            )
     world.lose(machine, "taint-evicted", Blame.SAME_FLAP)
     return "taint-evicted"
 
@@ -188,7 +200,10 @@ def redeploy(world: World, machine: Machine) -> None:
     _outage(world, machine, world.now, lasts, True)
     why = "Node auto-repair is initiating a redeploy action due to NotReady status persisting more than 5 minutes."
     done = "Redeploy action from node auto-repair is completed."
-    for reason, text, at in (("NodeRedeployStart", why, 400.0), ("NodeRedeployEnd", done, lasts - 10)):
+    for reason, text, at in (
+        ("NodeRedeployStart", why, 400.0),
+        ("NodeRedeployEnd", done, lasts - 10),
+    ):
         world.diary.on_node(name, reason, text, world.now + at, component="aks-auto-repair")
 
 
@@ -223,12 +238,20 @@ def upgrade(world: World, machine: Machine) -> None:
     name, diary, now = machine.facts.name, world.diary, world.now
     diary.on_node(name, "Drain", f"Draining node: {name}", now, component="upgrader")
     world.lose(machine, "drained", Blame.CLUSTER)
-    diary.on_node(name, "Upgrade", f"Deleting node {name} from API server", now + 120, component="upgrader")
+    diary.on_node(
+        name, "Upgrade", f"Deleting node {name} from API server", now + 120, component="upgrader"
+    )
     _removed(world, machine, now + 130)
 
     def back() -> None:
         _registered(world, machine)
-        diary.on_node(name, "Upgrade", f"Successfully reimaged node: {name}", world.now + 30, component="upgrader")
+        diary.on_node(
+            name,
+            "Upgrade",
+            f"Successfully reimaged node: {name}",
+            world.now + 30,
+            component="upgrader",
+        )
 
     world.at(now + 260, back)
 
@@ -266,7 +289,9 @@ def _registered(world: World, machine: Machine, told: bool = True) -> None:
         world.diary.on_node(name, "InvalidDiskCapacity", text, world.now, warning=True, host=name)
         world.diary.ready(name, world.now + 20)
         text = f"Node {name} event: Registered Node {name} in Controller"
-        world.diary.on_node(name, "RegisteredNode", text, world.now + 22, component="node-controller")
+        world.diary.on_node(
+            name, "RegisteredNode", text, world.now + 22, component="node-controller"
+        )
 
 
 # ---- spot
@@ -280,20 +305,35 @@ def evict(world: World, machine: Machine) -> None:
     name, diary, now = machine.facts.name, world.diary, world.now
     away = world.rng.uniform(0.3, 12) * HOUR
     if told:
-        text = f"Preempt Scheduled: {objects.http_date(now)}. DurationInSeconds: -1.  {WHAT_AKS_SAYS}"
+        text = (
+            f"Preempt Scheduled: {objects.http_date(now)}. DurationInSeconds: -1.  {WHAT_AKS_SAYS}"
+        )
         monitor = "custom-scheduledevents-consolidated-preempt-plugin-monitor"
         diary.on_node(
-            name, "PreemptScheduled", text, now - 30, warning=True, component=monitor, count=6, first=now - 60
+            name,
+            "PreemptScheduled",
+            text,
+            now - 30,
+            warning=True,
+            component=monitor,
+            count=6,
+            first=now - 60,
         )
         diary.not_ready(name, now + 40)
     if world.scenario.spot_deallocate:
         world.lose(machine, "taint-evicted" if told else "taken-silently", Blame.CLUSTER)
-        machine.facts.ready, machine.facts.ready_since, machine.facts.stopped = False, now + 40, True
+        machine.facts.ready, machine.facts.ready_since, machine.facts.stopped = (
+            False,
+            now + 40,
+            True,
+        )
         world.at(now + away, lambda: _started(world, machine, told))
         return
     if told:
         text = f"Deleting node {name} because it does not exist in the cloud provider"
-        diary.on_node(name, "DeletingNode", text, now + 50, component="cloud-node-lifecycle-controller")
+        diary.on_node(
+            name, "DeletingNode", text, now + 50, component="cloud-node-lifecycle-controller"
+        )
     silent = not told and world.rng.random() < 0.6
     world.lose(machine, "taken-silently" if silent else "garbage-collected", Blame.CLUSTER)
     _removed(world, machine, now + 55, told)

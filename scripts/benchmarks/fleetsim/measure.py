@@ -65,7 +65,9 @@ class Sanity:
     failed: int = 0
     gang_pods: int = 0
     blames: Counter[Blame] = field(default_factory=Counter)
-    ordinary_not_ready: int = 0  # ordinary failures with a NodeNotReady of their node within ten minutes
+    ordinary_not_ready: int = (
+        0  # ordinary failures with a NodeNotReady of their node within ten minutes
+    )
     votes: list[int] = field(default_factory=list)
     votes_bad: list[int] = field(default_factory=list)
 
@@ -83,7 +85,9 @@ class Sanity:
         self.votes_bad += rules.exposure(snapshot, snapshot.bad)
 
     def lines(self, reports: int) -> list[str]:
-        shares = ", ".join(f"{blame} {count / self.pods:.1%}" for blame, count in self.blames.most_common())
+        shares = ", ".join(
+            f"{blame} {count / self.pods:.1%}" for blame, count in self.blames.most_common()
+        )
         ordinary = max(1, self.blames[Blame.ORDINARY])
         tried = ordinary + self.blames[Blame.NONE] + self.blames[Blame.BAD_NODE]
         bad = f"{min(self.votes_bad)}-{max(self.votes_bad)}" if self.votes_bad else "none"
@@ -123,7 +127,9 @@ class Result:
             return []
         name, found = self.scenario.name, []
         if self.bad.precision is not None and self.bad.precision < 0.9:
-            found.append(f"{name}: precision of bad is {self.bad.precision:.2f}, at least 0.9 is demanded")
+            found.append(
+                f"{name}: precision of bad is {self.bad.precision:.2f}, at least 0.9 is demanded"
+            )
         if self.bad.wrong_per_report > 0.5:
             found.append(
                 f"{name}: {self.bad.wrong_per_report:.2f} wrong names per report, at most 0.5 are allowed"
@@ -136,9 +142,13 @@ class Result:
         ):
             if got is None or reach is None:
                 continue
-            wanted = min(0.5, 0.9 * reach)  # where even full knowledge of all causes finds fewer, not more than it
+            wanted = min(
+                0.5, 0.9 * reach
+            )  # where even full knowledge of all causes finds fewer, not more than it
             if got < wanted:
-                found.append(f"{name}: recall of {what} is {got:.2f}, at least {wanted:.2f} is demanded")
+                found.append(
+                    f"{name}: recall of {what} is {got:.2f}, at least {wanted:.2f} is demanded"
+                )
         return found
 
 
@@ -161,7 +171,9 @@ def measure(scenario: Scenario, seeds: Iterable[int], with_tool: bool = True) ->
         result.called_ok += len(answer.ok & truth.keys())
         result.cordon += len(answer.cordon)
         sizes = Counter(snapshot.pool_of.values())
-        cordoned = Counter(snapshot.pool_of[node] for node in answer.cordon if node in snapshot.pool_of)
+        cordoned = Counter(
+            snapshot.pool_of[node] for node in answer.cordon if node in snapshot.pool_of
+        )
         for pool, count in cordoned.items():
             result.most_cordoned = max(result.most_cordoned, count / sizes[pool])
         result.sanity.add(snapshot)

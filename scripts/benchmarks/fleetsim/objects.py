@@ -49,10 +49,14 @@ class Ending:
     message: str = ""
     pod_reason: str = ""
     pod_message: str = ""
-    disruption: tuple[str, str] | None = None  # reason and message of the condition DisruptionTarget
+    disruption: tuple[str, str] | None = (
+        None  # reason and message of the condition DisruptionTarget
+    )
     disrupted_at: float | None = None
     extra_condition: tuple[str, str, str, str] | None = None  # type, status, reason, message
-    deleted_at: float | None = None  # the last picture that was taken of a pod while it was being deleted
+    deleted_at: float | None = (
+        None  # the last picture that was taken of a pod while it was being deleted
+    )
 
 
 @dataclass(slots=True)
@@ -83,7 +87,12 @@ class PodFacts:
 
 def _tolerations(spot: bool) -> list[Object]:
     found: list[Object] = [
-        {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+        {
+            "key": f"node.kubernetes.io/{key}",
+            "operator": "Exists",
+            "effect": "NoExecute",
+            "tolerationSeconds": 300,
+        }
         for key in ("not-ready", "unreachable")
     ]
     found.append({"key": "ml.azure.com/amlarc", "operator": "Equal", "value": "true"})
@@ -96,7 +105,14 @@ def _container_statuses(facts: PodFacts, main: str) -> list[Object]:
     started = stamp(facts.start + 20)
     ending = facts.ending
     if ending is None or ending.phase == "Running":
-        return [{"name": main, "ready": True, "restartCount": 0, "state": {"running": {"startedAt": started}}}]
+        return [
+            {
+                "name": main,
+                "ready": True,
+                "restartCount": 0,
+                "state": {"running": {"startedAt": started}},
+            }
+        ]
     if ending.exit_code is None:
         return []
     finished = stamp(facts.end if facts.end is not None else facts.start)
@@ -188,7 +204,9 @@ class NodeFacts:
     ready_since: float = 0.0
     cordoned: bool = False
     stopped: bool = False  # deallocated in Azure
-    faults: list[tuple[str, str, str, float]] = field(default_factory=list)  # type, reason, message, since
+    faults: list[tuple[str, str, str, float]] = field(
+        default_factory=list
+    )  # type, reason, message, since
 
     @property
     def uid(self) -> str:
@@ -222,7 +240,9 @@ def node(facts: NodeFacts, now: float) -> Object:
         for kind, reason, message in (HEALTHY + HEALTHY_GPU if facts.gpu else HEALTHY)
         if kind not in faulty
     ]
-    conditions += [condition(kind, "True", reason, text, since) for kind, reason, text, since in facts.faults]
+    conditions += [
+        condition(kind, "True", reason, text, since) for kind, reason, text, since in facts.faults
+    ]
     taints: list[Object] = []
     if facts.spot:
         taints.append({"key": SPOT, "value": "spot", "effect": "NoSchedule"})
@@ -232,12 +252,20 @@ def node(facts: NodeFacts, now: float) -> Object:
         taints.append({"key": "node.cloudprovider.kubernetes.io/shutdown", "effect": "NoSchedule"})
     since = max(facts.ready_since, facts.created + 120)
     if facts.ready:
-        conditions.append(condition("Ready", "True", "KubeletReady", "kubelet is posting ready status", since))
+        conditions.append(
+            condition("Ready", "True", "KubeletReady", "kubelet is posting ready status", since)
+        )
     else:
         text = "Kubelet stopped posting node status."
-        conditions.append(condition("Ready", "Unknown", "NodeStatusUnknown", text, facts.ready_since))
+        conditions.append(
+            condition("Ready", "Unknown", "NodeStatusUnknown", text, facts.ready_since)
+        )
         taints += [
-            {"key": "node.kubernetes.io/unreachable", "effect": effect, "timeAdded": stamp(facts.ready_since)}
+            {
+                "key": "node.kubernetes.io/unreachable",
+                "effect": effect,
+                "timeAdded": stamp(facts.ready_since),
+            }
             for effect in ("NoSchedule", "NoExecute")
         ]
     labels = {

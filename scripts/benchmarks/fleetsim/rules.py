@@ -16,7 +16,12 @@ from scripts.benchmarks.fleetsim.workload import Blame
 from scripts.benchmarks.fleetsim.world import Snapshot
 
 TRIAL = re.compile(r"^(?P<parent>HD_[0-9a-f-]{36}|[a-z]+_[a-z]+_[a-z0-9]{10})_\d+$")
-NOT_THE_NODE = {"EvictionByEvictionAPI", "DeletionByPodGC", "PreemptionByScheduler", "TerminationByKubelet"}
+NOT_THE_NODE = {
+    "EvictionByEvictionAPI",
+    "DeletionByPodGC",
+    "PreemptionByScheduler",
+    "TerminationByKubelet",
+}
 
 Votes = dict[tuple[str, str], list[bool]]  # (node, family) -> did the attempt fail
 
@@ -58,14 +63,18 @@ def _end(pod: Object) -> str:
 
 def plain_votes(snapshot: Snapshot) -> Votes:
     """One vote per family and node. Exit 1 counts only when the same job then succeeded elsewhere."""
-    spot = {node["metadata"]["name"] for node in snapshot.nodes if SPOT in node["metadata"]["labels"]}
+    spot = {
+        node["metadata"]["name"] for node in snapshot.nodes if SPOT in node["metadata"]["labels"]
+    }
     attempts: dict[tuple[str, str], list[Object]] = defaultdict(list)
     good: dict[str, list[tuple[str, str]]] = defaultdict(list)  # run -> (start, node) of successes
     for pod in snapshot.pods:
         labels = pod["metadata"]["labels"]
         attempts[labels["ml.azure.com/run-id"], labels["jobId"]].append(pod)
         if pod["status"]["phase"] == "Succeeded":
-            good[labels["ml.azure.com/run-id"]].append((pod["status"]["startTime"], pod["spec"]["nodeName"]))
+            good[labels["ml.azure.com/run-id"]].append(
+                (pod["status"]["startTime"], pod["spec"]["nodeName"])
+            )
     votes: Votes = defaultdict(list)
     for (run, _), pods in attempts.items():
         outcomes = [(_outcome(pod), pod) for pod in pods]
@@ -75,9 +84,13 @@ def plain_votes(snapshot: Snapshot) -> Votes:
                 votes[pod["spec"]["nodeName"], family(run)].append(False)
         if not failed:
             continue
-        code, first = min(failed, key=lambda item: _end(item[1]))  # the first to die; the others are collateral
+        code, first = min(
+            failed, key=lambda item: _end(item[1])
+        )  # the first to die; the others are collateral
         node = first["spec"]["nodeName"]
-        later = any(start > first["status"]["startTime"] and where != node for start, where in good[run])
+        later = any(
+            start > first["status"]["startTime"] and where != node for start, where in good[run]
+        )
         if (code == 1 and not later) or (code == 137 and node in spot):
             continue
         votes[node, family(run)].append(True)

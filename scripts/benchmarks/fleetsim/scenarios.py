@@ -100,13 +100,16 @@ def no_bad(**change: Any) -> Scenario:
 def gangs(**change: Any) -> Scenario:
     """A quarter of the jobs are gangs of 4 to 16 ranks; the first to fail takes the others with it."""
     return replace(
-        replace(base(), name="gangs", about="a quarter of the jobs are gangs", gang_share=0.25), **change
+        replace(base(), name="gangs", about="a quarter of the jobs are gangs", gang_share=0.25),
+        **change,
     )
 
 
 def unequal(**change: Any) -> Scenario:
     """A tenth of the nodes gets five times as many attempts as most, a fifth of them only a third of that."""
-    scenario = replace(base(), name="unequal", about="some nodes run 15 times as much as others", heavy_share=0.1)
+    scenario = replace(
+        base(), name="unequal", about="some nodes run 15 times as much as others", heavy_share=0.1
+    )
     return replace(replace(scenario, light_share=0.2), **change)
 
 
@@ -120,14 +123,19 @@ def buggy(**change: Any) -> Scenario:
 
 def sweeps(**change: Any) -> Scenario:
     """Twelve broken sweeps of 30 to 40 trials that all fail, each packed on one to four nodes."""
-    scenario = replace(base(), name="sweeps", about="12 broken sweeps on few nodes", broken_sweeps=12)
+    scenario = replace(
+        base(), name="sweeps", about="12 broken sweeps on few nodes", broken_sweeps=12
+    )
     return replace(replace(scenario, broken_pipelines=8), **change)
 
 
 def spot_silent(**change: Any) -> Scenario:
     """A spot pool whose machines are taken back every three days without any evidence; names come back."""
     scenario = replace(
-        base(), name="spot-silent", about="spot evictions without evidence", pools=ON_DEMAND_AND_SPOT
+        base(),
+        name="spot-silent",
+        about="spot evictions without evidence",
+        pools=ON_DEMAND_AND_SPOT,
     )
     return replace(replace(scenario, spot_evictions=0.33, spot_evidence=0.0), **change)
 
@@ -135,41 +143,54 @@ def spot_silent(**change: Any) -> Scenario:
 def spot_deallocate(**change: Any) -> Scenario:
     """The same with the policy Deallocate: the Node object stays while the machine is stopped."""
     return replace(
-        replace(spot_silent(), name="spot-dealloc", about="policy Deallocate", spot_deallocate=True), **change
+        replace(
+            spot_silent(), name="spot-dealloc", about="policy Deallocate", spot_deallocate=True
+        ),
+        **change,
     )
 
 
 def notready_noise(**change: Any) -> Scenario:
     """30 % of ordinary failures leave NotReady, and every node also flaps every second week without harm."""
-    scenario = replace(base(), name="notready-noise", about="30 % NotReady, harmless flaps", benign_flaps=0.5)
+    scenario = replace(
+        base(), name="notready-noise", about="30 % NotReady, harmless flaps", benign_flaps=0.5
+    )
     return replace(scenario, **change)
 
 
 def bad_gpu(**change: Any) -> Scenario:
     """Five GPU nodes whose processes exit with 1: no event at all, and the job succeeds elsewhere."""
     return replace(
-        replace(base(), name="bad-gpu", about="GPU nodes that exit 1", bad=(Style.GPU_EXIT,) * 5), **change
+        replace(base(), name="bad-gpu", about="GPU nodes that exit 1", bad=(Style.GPU_EXIT,) * 5),
+        **change,
     )
 
 
 def blip(**change: Any) -> Scenario:
     """Every node is NotReady for two minutes on a busy day and many pods are lost; no node is bad."""
     return replace(
-        replace(base(), name="blip", about="all nodes NotReady for 2 minutes", bad=(), blip_at=0.7), **change
+        replace(base(), name="blip", about="all nodes NotReady for 2 minutes", bad=(), blip_at=0.7),
+        **change,
     )
 
 
 def zone(**change: Any) -> Scenario:
     """One of three zones fails at the end and is still down; the bad nodes are elsewhere or among them."""
-    scenario = replace(base(), name="zone", about="one zone is down at the end", zone_outage_at=0.995)
+    scenario = replace(
+        base(), name="zone", about="one zone is down at the end", zone_outage_at=0.995
+    )
     return replace(replace(scenario, zone_outage_lasts=True), **change)
 
 
 def everything(**change: Any) -> Scenario:
     """All of it at once: spot, gangs, unequal exposure, bugs, sweeps, an upgrade, scale-downs, a blip, an outage."""
-    scenario = replace(unequal(), name="everything", about="all of it at once", pools=ON_DEMAND_AND_SPOT)
+    scenario = replace(
+        unequal(), name="everything", about="all of it at once", pools=ON_DEMAND_AND_SPOT
+    )
     scenario = replace(scenario, gang_share=0.1, buggy_share=0.08)
-    scenario = replace(scenario, flaky_share=0.01, broken_sweeps=5, broken_pipelines=3, spot_evidence=0.4)
+    scenario = replace(
+        scenario, flaky_share=0.01, broken_sweeps=5, broken_pipelines=3, spot_evidence=0.4
+    )
     scenario = replace(scenario, upgrade_at=0.15, scale_downs=0.1, blip_at=0.4, zone_outage_at=0.6)
     return replace(replace(scenario, benign_flaps=0.2), **change)
 
@@ -177,8 +198,12 @@ def everything(**change: Any) -> Scenario:
 def small(**change: Any) -> Scenario:
     """20 nodes, 200 jobs, one bad node. Too little data for most answers, so no figure is demanded."""
     pools = (replace(CPU, size=8), replace(GPU, size=12))
-    scenario = replace(base(), name="small", about="20 nodes, 200 jobs", pools=pools, jobs=200, sweeps=1)
-    return replace(replace(scenario, bad=(Style.GPU_EXIT,), pipelines=1, broken_pipelines=0), **change)
+    scenario = replace(
+        base(), name="small", about="20 nodes, 200 jobs", pools=pools, jobs=200, sweeps=1
+    )
+    return replace(
+        replace(scenario, bad=(Style.GPU_EXIT,), pipelines=1, broken_pipelines=0), **change
+    )
 
 
 def two_rates(**change: Any) -> Scenario:
@@ -191,27 +216,39 @@ def two_rates(**change: Any) -> Scenario:
 def repaired(**change: Any) -> Scenario:
     """Besides the bad nodes, five that were as bad were redeployed at half-time and have been good since."""
     return replace(
-        replace(base(), name="repaired", about="five more nodes were repaired", repaired=ONE_OF_EACH), **change
+        replace(
+            base(), name="repaired", about="five more nodes were repaired", repaired=ONE_OF_EACH
+        ),
+        **change,
     )
 
 
 def no_recorder(**change: Any) -> Scenario:
     """Events of the last hour only, as `kubectl get events` has them; pods are known from before."""
     return replace(
-        replace(base(), name="no-recorder", about="events of the last hour only", events_kept_hours=1.0), **change
+        replace(
+            base(), name="no-recorder", about="events of the last hour only", events_kept_hours=1.0
+        ),
+        **change,
     )
 
 
 def churn(**change: Any) -> Scenario:
     """Pools that fail 1 % and 4 %; the autoscaler removes and adds nodes all the time, and one pool is upgraded."""
     pools = (replace(CPU, size=50, rate=0.01), replace(GPU, size=50, rate=0.04, bad_rate=0.4))
-    scenario = replace(base(), name="churn", about="nodes come and go, pools fail 1 % and 4 %", pools=pools)
-    return replace(replace(scenario, scale_downs=0.3, drains=0.2, upgrade_at=0.3, benign_flaps=0.2), **change)
+    scenario = replace(
+        base(), name="churn", about="nodes come and go, pools fail 1 % and 4 %", pools=pools
+    )
+    return replace(
+        replace(scenario, scale_downs=0.3, drains=0.2, upgrade_at=0.3, benign_flaps=0.2), **change
+    )
 
 
 def one_user(**change: Any) -> Scenario:
     """One user's jobs are half of all failures: they exit 1 in most tries and succeed on another node in the end."""
-    scenario = replace(base(), name="one-user", about="flaky jobs are half of all failures", buggy_share=0.01)
+    scenario = replace(
+        base(), name="one-user", about="flaky jobs are half of all failures", buggy_share=0.01
+    )
     return replace(replace(scenario, flaky_share=0.05), **change)
 
 

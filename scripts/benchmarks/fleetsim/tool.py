@@ -21,7 +21,9 @@ NOTHING = Answer(frozenset(), frozenset(), frozenset(), frozenset())
 
 
 def diagnose(snapshot: Snapshot) -> Answer:
-    facts = ClusterFacts(pods=snapshot.pods, nodes=snapshot.nodes, events=snapshot.events, nodes_complete=True)
+    facts = ClusterFacts(
+        pods=snapshot.pods, nodes=snapshot.nodes, events=snapshot.events, nodes_complete=True
+    )
     verdicts = report.build([], [facts]).verdicts
 
     def at(level: str) -> frozenset[str]:
@@ -30,6 +32,9 @@ def diagnose(snapshot: Snapshot) -> Answer:
     cordon = frozenset(
         verdict.node
         for verdict in verdicts
-        if any(item.is_command and ("cordon" in item.text or "drain" in item.text) for item in verdict.suggestions)
+        if any(
+            item.is_command and ("cordon" in item.text or "drain" in item.text)
+            for item in verdict.suggestions
+        )
     )
     return Answer(at("bad"), at("suspect"), at("ok"), cordon)

@@ -11,7 +11,18 @@ from scripts.benchmarks.fleetsim import objects
 from scripts.benchmarks.fleetsim.scenarios import Scenario
 
 DAY = 86_400.0
-ADJECTIVES = ("polite", "sleepy", "brave", "icy", "witty", "loyal", "plucky", "quiet", "salmon", "teal")
+ADJECTIVES = (
+    "polite",
+    "sleepy",
+    "brave",
+    "icy",
+    "witty",
+    "loyal",
+    "plucky",
+    "quiet",
+    "salmon",
+    "teal",
+)
 NOUNS = ("crab", "garden", "drain", "beard", "camera", "ring", "yam", "ticket", "root", "spade")
 PROJECTS = ("bert_lr", "resnet50", "exp", "nightly", "ablation")
 
@@ -84,7 +95,9 @@ class Workload:
     def _single(self) -> None:
         scenario, rng = self.scenario, self.rng
         run = self._run_name()
-        job = Job(run, run, self._pool(), self._arrival(), self._duration(), tries=rng.randint(3, 5))
+        job = Job(
+            run, run, self._pool(), self._arrival(), self._duration(), tries=rng.randint(3, 5)
+        )
         draw = rng.random()
         if draw < scenario.buggy_share:
             job.fate, job.tries = Fate.BUG, rng.randint(2, 6)
@@ -107,7 +120,12 @@ class Workload:
         tries = 2 if rng.random() < 0.3 else 1
         for number in range(trials):
             job = Job(
-                f"{parent}_{number}", parent, pool, arrival + number * rng.uniform(5, 90), length, tries=tries
+                f"{parent}_{number}",
+                parent,
+                pool,
+                arrival + number * rng.uniform(5, 90),
+                length,
+                tries=tries,
             )
             job.few_nodes, job.sweep = few, True
             if broken and (not half or rng.random() < 0.5):
@@ -122,7 +140,9 @@ class Workload:
         few = rng.choice((0, 1)) if broken else 0
         for _ in range(rng.randint(3, 6)):
             run = objects.guid(rng.random())
-            job = Job(run, parent, pool, at, self._duration(), tries=3, few_nodes=few, root_run=root)
+            job = Job(
+                run, parent, pool, at, self._duration(), tries=3, few_nodes=few, root_run=root
+            )
             if broken:
                 job.fate, job.tries = Fate.BUG, rng.randint(1, 3)
             self.jobs.append(job)
@@ -141,7 +161,9 @@ class Workload:
 
     def _pool(self) -> str:
         pools = self.scenario.pools
-        return self.rng.choices([pool.name for pool in pools], [pool.job_share * pool.size for pool in pools])[0]
+        return self.rng.choices(
+            [pool.name for pool in pools], [pool.job_share * pool.size for pool in pools]
+        )[0]
 
     def _arrival(self) -> float:
         """More in working hours, fewer at the weekend."""
@@ -163,6 +185,8 @@ class Workload:
             return self._friendly()
         if draw < 0.9:
             return objects.guid(self.rng.random())
-        project = self.rng.choice(PROJECTS)  # numbered by hand: jobs of their own that look like trials of a sweep
+        project = self.rng.choice(
+            PROJECTS
+        )  # numbered by hand: jobs of their own that look like trials of a sweep
         self._projects[project] += 1
         return f"{project}_{self._projects[project]}"

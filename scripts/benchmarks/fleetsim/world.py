@@ -19,8 +19,19 @@ from scripts.benchmarks.fleetsim.objects import Ending, Object, PodFacts
 from scripts.benchmarks.fleetsim.scenarios import Scenario, Style
 from scripts.benchmarks.fleetsim.workload import DAY, Blame, Fate, Job
 
-ORDINARY_SILENT = (("exit1", 0.62), ("killed", 0.18), ("unknown255", 0.06), ("aborted", 0.07), ("segfault", 0.07))
-ORDINARY_NOT_READY = (("flap-short", 0.45), ("flap-long", 0.35), ("flap-beside", 0.14), ("system-oom", 0.06))
+ORDINARY_SILENT = (
+    ("exit1", 0.62),
+    ("killed", 0.18),
+    ("unknown255", 0.06),
+    ("aborted", 0.07),
+    ("segfault", 0.07),
+)
+ORDINARY_NOT_READY = (
+    ("flap-short", 0.45),
+    ("flap-long", 0.35),
+    ("flap-beside", 0.14),
+    ("system-oom", 0.06),
+)
 SHOWS: dict[Style, tuple[tuple[str, float], ...]] = {
     Style.FLAP: (("flap-short", 0.5), ("flap-long", 0.5)),
     Style.SYSTEM_OOM: (("system-oom", 1.0),),
@@ -128,7 +139,9 @@ class World:
         if job.few_nodes:
             few = self._favourites.get(job.family)
             if few is None:
-                few = self._favourites[job.family] = self.rng.sample(self.by_pool[job.pool], job.few_nodes)
+                few = self._favourites[job.family] = self.rng.sample(
+                    self.by_pool[job.pool], job.few_nodes
+                )
             usable = [machine for machine in few if machine.up]
         else:
             usable = [machine for machine in self.by_pool[job.pool] if machine.up]
@@ -139,7 +152,9 @@ class World:
             return None
         if job.ranks == 1:
             return self.rng.choices(usable, [machine.weight for machine in usable])
-        keyed = sorted(usable, key=lambda machine: self.rng.random() ** (1 / machine.weight), reverse=True)
+        keyed = sorted(
+            usable, key=lambda machine: self.rng.random() ** (1 / machine.weight), reverse=True
+        )
         return keyed[: job.ranks]
 
     def _fate(self, job: Job, rank: Rank) -> tuple[float, Rank, str, Blame] | None:
@@ -209,7 +224,10 @@ class World:
         self._retry(attempt, first, how, end)
 
     def _others(self, attempt: Attempt, first: Rank, how: str, fault: float) -> None:
-        whole = how in ("cancelled", "preempted")  # the whole gang gets it, there is no first to fail
+        whole = how in (
+            "cancelled",
+            "preempted",
+        )  # the whole gang gets it, there is no first to fail
         for rank in attempt.ranks:
             if rank is first:
                 continue
@@ -219,12 +237,18 @@ class World:
                 continue
             way = self._pick(COLLATERAL)
             late = self.rng.uniform(0, 45) if self.rng.random() < 0.9 else 0.0
-            ending, end = endings.LEAVINGS[way](self.diary, rank.pod, max(fault + late, rank.pod.start + 2))
+            ending, end = endings.LEAVINGS[way](
+                self.diary, rank.pod, max(fault + late, rank.pod.start + 2)
+            )
             self._close(rank, ending, end, Blame.COLLATERAL)
 
     def _retry(self, attempt: Attempt, first: Rank, how: str, end: float) -> None:
         job = attempt.job
-        if how == "cancelled" or attempt.number + 1 >= job.tries or self.rng.random() > self.scenario.retry_share:
+        if (
+            how == "cancelled"
+            or attempt.number + 1 >= job.tries
+            or self.rng.random() > self.scenario.retry_share
+        ):
             return
         avoid = frozenset({first.pod.node}) if job.ranks == 1 else frozenset[str]()
         again = max(end, self.now) + self.rng.uniform(30, 300)
@@ -257,7 +281,9 @@ class World:
         kept = [event for event in kept if event["lastTimestamp"] <= now]
         pods = [objects.pod(rank.pod) for rank, _ in ranks]
         self.rng.shuffle(pods)
-        nodes = [objects.node(machine.facts, self.end) for machine in self.machines if not machine.gone]
+        nodes = [
+            objects.node(machine.facts, self.end) for machine in self.machines if not machine.gone
+        ]
         bad = {machine.facts.name: machine.style for machine in self.machines if machine.style}
         pool_of = {machine.facts.name: machine.facts.pool for machine in self.machines}
         return Snapshot(pods, nodes, kept, bad, ranks, pool_of)

@@ -36,7 +36,10 @@ def npz_bytes(arrays: dict[str, Any]) -> bytes:
 
 
 FORMATS = {
-    "torch.save, torch.load": (torch_bytes, lambda data: torch.load(io.BytesIO(data), weights_only=True)),
+    "torch.save, torch.load": (
+        torch_bytes,
+        lambda data: torch.load(io.BytesIO(data), weights_only=True),
+    ),
     "safetensors": (safetensors.numpy.save, safetensors.numpy.load),
     "numpy.savez": (npz_bytes, lambda data: dict(numpy.load(io.BytesIO(data)))),
     "pickle": (pickle.dumps, pickle.loads),

@@ -12,8 +12,12 @@ KINDS: dict[str, Callable[[bytes, random.Random], bytes]] = {
     "last byte missing": lambda data, chance: data[:-1],
     "cut anywhere": lambda data, chance: data[: chance.randrange(len(data))],
     "one byte more": lambda data, chance: data + bytes([chance.randrange(256)]),
-    "a bit flipped": lambda data, chance: _changed(data, chance.randrange(len(data)), 1 << chance.randrange(8)),
-    "a byte changed": lambda data, chance: _changed(data, chance.randrange(len(data)), chance.randrange(1, 256)),
+    "a bit flipped": lambda data, chance: _changed(
+        data, chance.randrange(len(data)), 1 << chance.randrange(8)
+    ),
+    "a byte changed": lambda data, chance: _changed(
+        data, chance.randrange(len(data)), chance.randrange(1, 256)
+    ),
     "a block of zeros": lambda data, chance: _zeros(data, chance.randrange(len(data))),
 }
 

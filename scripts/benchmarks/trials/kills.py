@@ -69,7 +69,9 @@ def kill_at_random(
             finally:
                 os._exit(1)
         begin = time.monotonic()
-        while not os.pread(told, 20, 0) and time.monotonic() < begin + 20:  # until it has saved once
+        while (
+            not os.pread(told, 20, 0) and time.monotonic() < begin + 20
+        ):  # until it has saved once
             time.sleep(0.002)
         time.sleep(chance.random() * 0.03)
         os.kill(pid, signal.SIGKILL)

@@ -39,7 +39,9 @@ print((time.process_time() - cpu) / (time.monotonic() - begin))
 
 def notice_to_end(megabytes: int) -> tuple[float, float]:
     """Seconds from the notice to the end of `arc-toolkit run`, and those of the save."""
-    with tempfile.TemporaryDirectory(prefix="arc-toolkit-bench-", dir=os.environ.get("TMPDIR")) as name:
+    with tempfile.TemporaryDirectory(
+        prefix="arc-toolkit-bench-", dir=os.environ.get("TMPDIR")
+    ) as name:
         folder = Path(name)
         options = [
             "--cloud",
@@ -49,7 +51,17 @@ def notice_to_end(megabytes: int) -> tuple[float, float]:
             "--checkpoints",
             str(folder / "saved"),
         ]
-        command = [sys.executable, "-m", "arc_toolkit", "run", *options, "--", sys.executable, "-c", TRAINING]
+        command = [
+            sys.executable,
+            "-m",
+            "arc_toolkit",
+            "run",
+            *options,
+            "--",
+            sys.executable,
+            "-c",
+            TRAINING,
+        ]
         process = subprocess.Popen(
             [*command, str(megabytes)],
             stderr=subprocess.PIPE,

@@ -59,18 +59,26 @@ def convert(
     **settings: Any,
 ) -> FileResult:
     """Write `sweep.yaml` and `spec.yaml`, and convert the first."""
-    for name, content in {"sweep.yaml": sweep_spec, "spec.yaml": trial_spec, **(files or {})}.items():
+    for name, content in {
+        "sweep.yaml": sweep_spec,
+        "spec.yaml": trial_spec,
+        **(files or {}),
+    }.items():
         if content is not None:
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(content if isinstance(content, str) else yaml.safe_dump(content, sort_keys=False))
+            path.write_text(
+                content if isinstance(content, str) else yaml.safe_dump(content, sort_keys=False)
+            )
     path = folder / "sweep.yaml"
     return sweep.convert(str(path), path.read_bytes(), Settings(sweep_to_v2=True, **settings), read)
 
 
 def convert_python(text: str, **settings: Any) -> FileResult:
     """The conversion of the sweeps of a Python file, and nothing else."""
-    return patch_source("p.py", text.encode(), Settings(sweep_to_v2=True, only=frozenset({RULE}), **settings))
+    return patch_source(
+        "p.py", text.encode(), Settings(sweep_to_v2=True, only=frozenset({RULE}), **settings)
+    )
 
 
 def read(path: str) -> bytes:
@@ -86,7 +94,9 @@ def texts(result: FileResult) -> dict[str, str]:
 
 def component(result: FileResult) -> dict[str, Any]:
     """The trial's component, as data."""
-    data = yaml.safe_load(next(text for name, text in texts(result).items() if name.endswith(".trial.v2.yaml")))
+    data = yaml.safe_load(
+        next(text for name, text in texts(result).items() if name.endswith(".trial.v2.yaml"))
+    )
     assert isinstance(data, dict)
     return data
 

@@ -23,7 +23,18 @@ anything = st.recursive(
         st.lists(inner, max_size=3)
         | st.dictionaries(
             st.sampled_from(
-                ["type", "values", "default", "enum", "docker", "build", "conda", "name", "lr", "image"]
+                [
+                    "type",
+                    "values",
+                    "default",
+                    "enum",
+                    "docker",
+                    "build",
+                    "conda",
+                    "name",
+                    "lr",
+                    "image",
+                ]
             ),
             inner,
             max_size=3,

@@ -36,7 +36,9 @@ def test_each_form_is_written_once_and_a_second_run_is_empty(
     words = ("patch", folder / "sweep.yaml", "--sweep-to-v2", "--as", form, "--instance-type", "t")
     shown = arc(*words)
     assert shown.code == 0
-    assert {path.name for path in folder.iterdir()} == set(before), "nothing is written without --write"
+    assert {path.name for path in folder.iterdir()} == set(before), (
+        "nothing is written without --write"
+    )
     assert "+++ b/" in shown.out
     assert arc(*words, "--write").code == 0
     assert {path.name for path in folder.iterdir()} == set(before) | names
@@ -56,9 +58,20 @@ def test_a_bad_sweep_is_one_sentence_and_the_others_are_done(arc: Arc, folder: P
 
 
 @pytest.mark.parametrize("form", ["step", "job", "python"])
-def test_a_second_run_over_the_folder_leaves_the_new_files_alone(arc: Arc, folder: Path, form: str) -> None:
+def test_a_second_run_over_the_folder_leaves_the_new_files_alone(
+    arc: Arc, folder: Path, form: str
+) -> None:
     (folder / "train.py").write_text("import lightgbm\n")
-    options = ["--instance-type", "32cpu128g", "--instance-count", "2", "--compute", "arc", "--threads", "auto"]
+    options = [
+        "--instance-type",
+        "32cpu128g",
+        "--instance-count",
+        "2",
+        "--compute",
+        "arc",
+        "--threads",
+        "auto",
+    ]
     words = ("patch", folder, "--sweep-to-v2", "--as", form, *options)
     assert arc(*words, "--write").code == 0
     after = {path.name: path.read_bytes() for path in folder.iterdir()}

@@ -119,8 +119,12 @@ def test_what_v2_has_no_place_for_is_one_warning() -> None:
 
 
 def test_settings_of_the_run_configuration_after_it_is_made_count() -> None:
-    text = NOTEBOOK.replace(", compute_target=target, environment=env)", ")\nsrc.run_config.target = target")
-    text = text.replace("batch = ", "src.run_config.environment = env\nsrc.run_config.node_count = 2\nbatch = ")
+    text = NOTEBOOK.replace(
+        ", compute_target=target, environment=env)", ")\nsrc.run_config.target = target"
+    )
+    text = text.replace(
+        "batch = ", "src.run_config.environment = env\nsrc.run_config.node_count = 2\nbatch = "
+    )
     data, _ = job(text)
     assert (data["compute"], data["trial"]["environment"]) == ("azureml:k8s", "azureml:tf:4")
     assert data["resources"]["instance_count"] == 2
@@ -135,7 +139,11 @@ def test_settings_of_the_run_configuration_after_it_is_made_count() -> None:
             {"type": "pytorch", "process_count_per_instance": 4},
             2,
         ),
-        ("PyTorchConfiguration(node_count=2)", {"type": "pytorch", "process_count_per_instance": 1}, 2),
+        (
+            "PyTorchConfiguration(node_count=2)",
+            {"type": "pytorch", "process_count_per_instance": 1},
+            2,
+        ),
         (
             "TensorflowConfiguration(worker_count=3)",
             {"type": "tensorflow", "worker_count": 3, "parameter_server_count": 1},
@@ -144,20 +152,26 @@ def test_settings_of_the_run_configuration_after_it_is_made_count() -> None:
     ],
 )
 def test_distribution(config: str, distribution: dict[str, Any], count: int) -> None:
-    data, _ = job(NOTEBOOK.replace("environment=env)", f"environment=env, distributed_job_config={config})"))
+    data, _ = job(
+        NOTEBOOK.replace("environment=env)", f"environment=env, distributed_job_config={config})")
+    )
     assert data["trial"]["distribution"] == distribution
     assert data["resources"]["instance_count"] == count
 
 
 def test_a_command_and_the_limit_of_a_trial() -> None:
-    text = NOTEBOOK.replace('script="train.py", arguments=args', 'command=["bash", "run me.sh", data]')
+    text = NOTEBOOK.replace(
+        'script="train.py", arguments=args', 'command=["bash", "run me.sh", data]'
+    )
     data, _ = job(text.replace("environment=env)", "environment=env, max_run_duration_seconds=60)"))
     assert data["trial"]["command"].startswith("bash 'run me.sh' ${{inputs.images}} --batch-size")
     assert data["limits"]["trial_timeout"] == 60
 
 
 def test_values_that_the_code_does_not_say_are_reported() -> None:
-    text = NOTEBOOK.replace('"--epochs", 3', '"--epochs", options.epochs').replace('name="tf"', "name=options.env")
+    text = NOTEBOOK.replace('"--epochs", 3', '"--epochs", options.epochs').replace(
+        'name="tf"', "name=options.env"
+    )
     data, notes = job(text)
     assert "--epochs SET_ME --batch-size" in data["trial"]["command"]
     assert data["trial"]["environment"] == "azureml:SET_ME@latest"
@@ -170,8 +184,16 @@ def test_values_that_the_code_does_not_say_are_reported() -> None:
         ("runs * 4", "options.runs", "max_total_runs is not a plain value: options.runs"),
         ("choice(25, 50)", "choice(sizes)", "a value of batch_size is not a plain value: sizes"),
         ("run_config=src", "estimator=src", "has the estimator src to run: only a run_config"),
-        ('script="train.py"', "script=options.script", "the script of ScriptRunConfig cannot be read"),
-        ("space = {", "space = {**more, ", "** in RandomParameterSampling is not a hyperdrive distribution"),
+        (
+            'script="train.py"',
+            "script=options.script",
+            "the script of ScriptRunConfig cannot be read",
+        ),
+        (
+            "space = {",
+            "space = {**more, ",
+            "** in RandomParameterSampling is not a hyperdrive distribution",
+        ),
         ("= BanditPolicy(", "= make(", "policy is not a hyperdrive call: make("),
         ("runs = 2", "for runs in (1, 2):\n    pass", "max_total_runs is not a plain value"),
     ],
@@ -191,14 +213,19 @@ def test_the_job_loads_and_sends_what_it_says(tmp_path: Path) -> None:
     path = tmp_path / "job.yml"
     path.write_bytes(content)
     rest = body(ml.load_job(path))
-    assert rest["searchSpace"] == {"batch_size": ["choice", [[25, 50]]], "lr": ["loguniform", [-6, -1]]}
+    assert rest["searchSpace"] == {
+        "batch_size": ["choice", [[25, 50]]],
+        "lr": ["loguniform", [-6, -1]],
+    }
     assert rest["limits"]["timeout"] == "P7D"
     assert rest["trial"]["command"] == JOB["trial"]["command"]  # type: ignore[index]
     assert rest["resources"]["instanceType"] == "t"
     assert rest["inputs"]["images"]["mode"] == "EvalMount"
 
 
-@pytest.mark.parametrize("settings", [{}, {"instance_type": "t", "instance_count": 2, "compute": "arc"}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"instance_type": "t", "instance_count": 2, "compute": "arc"}]
+)
 def test_a_second_run_finds_nothing_to_set_in_the_job(settings: dict[str, Any]) -> None:
     asked = Settings(sweep_to_v2=True, **settings)
     [(path, content)] = patch_source("p.py", NOTEBOOK.encode(), asked).new_files

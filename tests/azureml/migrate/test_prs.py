@@ -156,7 +156,9 @@ def test_partition_keys_take_the_place_of_a_mini_batch_size() -> None:
         (Data("t", "file"), "5", {"type": "uri_folder"}),
     ],
 )
-def test_datasets_become_inputs_of_their_kind(data: Data, size: str | None, expected: dict[str, str]) -> None:
+def test_datasets_become_inputs_of_their_kind(
+    data: Data, size: str | None, expected: dict[str, str]
+) -> None:
     job = yaml.safe_load(prs.to_yaml({"inputs": [data], "mini_batch_size": size})[0])
     assert job["inputs"]["t"] == expected
     (step,) = job["jobs"].values()
@@ -189,7 +191,9 @@ def test_arguments_refer_to_data_outputs_and_parameters() -> None:
 
 
 def test_a_value_that_is_not_known_is_not_replaced_by_a_default() -> None:
-    text, _ = prs.to_yaml({"inputs": [Data("a", "file")]}, {"mini_batch_size": "size", "node_count": "nodes"})
+    text, _ = prs.to_yaml(
+        {"inputs": [Data("a", "file")]}, {"mini_batch_size": "size", "node_count": "nodes"}
+    )
     assert "# mini_batch_size: v1's mini_batch_size is size\n" in text
     job = yaml.safe_load(text)
     assert job["inputs"]["instance_count"] == "SET_ME"
@@ -205,7 +209,10 @@ def test_a_value_that_is_not_known_is_not_replaced_by_a_default() -> None:
         FULL,
         {},
         {"partition_keys": ["a"], "output_action": "summary_only"},
-        {"inputs": [Data("t", "table", "azureml:t:1", True)], "arguments": [PipelineParameter("p", " ")]},
+        {
+            "inputs": [Data("t", "table", "azureml:t:1", True)],
+            "arguments": [PipelineParameter("p", " ")],
+        },
     ],
 )
 def test_the_yaml_loads_and_sends_what_it_says(tmp_path: Path, fields: dict[str, Any]) -> None:

@@ -17,10 +17,10 @@ from arc_toolkit.azureml.migrate.space import DISTRIBUTIONS
 from arc_toolkit.azureml.python.python_engine import patch_source
 from arc_toolkit.azureml.python.python_plan import PythonPlan
 from arc_toolkit.azureml.settings import Settings
-from arc_toolkit.edit.edits import Edit
-from arc_toolkit.edit.python_editor import Changes
-from arc_toolkit.edit.python_names import Statement
-from arc_toolkit.edit.python_source import Source
+from arc_toolkit.edit.code.editor import Changes
+from arc_toolkit.edit.code.names import Statement
+from arc_toolkit.edit.code.source import Source
+from arc_toolkit.edit.files.edits import Edit
 from arc_toolkit.findings import Finding
 from tests.azureml.migrate.support import assert_valid, azure, body, convert_python
 
@@ -111,7 +111,10 @@ def train_all(train, kind="a"):
     ("head", "is_v15"),
     [
         ("from azure.ml.component import dsl\n", True),
-        ("import azure.ml.component as c\ndsl = c.dsl\ntrial = c.Component.from_yaml(yaml_file='t.yml')\n", True),
+        (
+            "import azure.ml.component as c\ndsl = c.dsl\ntrial = c.Component.from_yaml(yaml_file='t.yml')\n",
+            True,
+        ),
         ("# was: from azure.ml.component import dsl\nfrom azure.ai.ml import dsl\n", False),
     ],
 )
@@ -129,8 +132,13 @@ def test_settings_of_the_command_line_win() -> None:
 def test_a_hyperdrive_config_over_a_v2_command_becomes_a_sweep() -> None:
     after, _ = rewritten(CONFIG, instance_type="t")
     assert "hyperdrive" not in after
-    assert "config = node(lr=LogUniform(min_value=-3, max_value=-1), n=Choice(values=[1, 2, 3])).sweep(" in after
-    assert 'config.resources = JobResourceConfiguration(instance_type="t", instance_count=1)' in after
+    assert (
+        "config = node(lr=LogUniform(min_value=-3, max_value=-1), n=Choice(values=[1, 2, 3])).sweep("
+        in after
+    )
+    assert (
+        'config.resources = JobResourceConfiguration(instance_type="t", instance_count=1)' in after
+    )
 
 
 def test_crlf_and_tabs_are_kept() -> None:
@@ -160,10 +168,22 @@ def test_a_module_import_is_followed_and_stays(how: str) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        ("max_total_trials=4", "max_total_trials=trials", "limits.max_total_trials is not a plain value: trials"),
+        (
+            "max_total_trials=4",
+            "max_total_trials=trials",
+            "limits.max_total_trials is not a plain value: trials",
+        ),
         ("max_total_trials=4, ", "", "limits.max_total_trials is missing"),
-        ("(max_total_trials=4, timeout_minutes=3)", "(**limits)", "**arguments that cannot be read"),
-        ("uniform(0.1, 1.0)", "uniform(low, 1.0)", "min_value of uniform of lr is not a plain value: low"),
+        (
+            "(max_total_trials=4, timeout_minutes=3)",
+            "(**limits)",
+            "**arguments that cannot be read",
+        ),
+        (
+            "uniform(0.1, 1.0)",
+            "uniform(low, 1.0)",
+            "min_value of uniform of lr is not a plain value: low",
+        ),
         ("uniform(0.1, 1.0)", "uniform(0.1)", "uniform needs max_value"),
         ('goal="minimize"', 'goal="best"', "use minimize or maximize"),
         ("slack_factor=0.2", "slack=0.2", "BanditPolicy has no argument slack"),
@@ -172,7 +192,11 @@ def test_a_module_import_is_followed_and_stays(how: str) -> None:
             "step.runsettings.priority = 3",
             "runsettings.priority has no equivalent",
         ),
-        ("node_count=2", "process_count_per_node=2", "resource_layout.process_count_per_node has no equivalent"),
+        (
+            "node_count=2",
+            "process_count_per_node=2",
+            "resource_layout.process_count_per_node has no equivalent",
+        ),
         (
             "    step.runsettings.sweep.algorithm",
             "    log(step)\n    step.runsettings.sweep.algorithm",
@@ -183,8 +207,16 @@ def test_a_module_import_is_followed_and_stays(how: str) -> None:
             "lr=3",
             "is imported here, so the search space is in its spec",
         ),
-        ("node_count=2)", "node_count=2  # two\n    )", "a comment inside the statement would be lost"),
-        ('algorithm = "Random"', 'algorithm = "Random"; log()', "another statement is on the same line"),
+        (
+            "node_count=2)",
+            "node_count=2  # two\n    )",
+            "a comment inside the statement would be lost",
+        ),
+        (
+            'algorithm = "Random"',
+            'algorithm = "Random"; log()',
+            "another statement is on the same line",
+        ),
         (
             "    step = trial(",
             "    if train:\n        step = None\n    step2 = trial(",
@@ -195,25 +227,47 @@ def test_a_module_import_is_followed_and_stays(how: str) -> None:
             "\n\n\nother = BanditPolicy(1, 2)\n\n\n@dsl",
             "BanditPolicy of hyperdrive is used in other places",
         ),
-        ("    return", "    if kind:\n        step.runsettings.priority = 3\n    return", "in another block too"),
-        ("limits.configure(max_total_trials=4, timeout_minutes=3)", "limits.max_total_trials += 4", "not a plain"),
-        ("limits.configure(max_total_trials=4, timeout_minutes=3)", "limits = 4", "limits is not a mapping"),
+        (
+            "    return",
+            "    if kind:\n        step.runsettings.priority = 3\n    return",
+            "in another block too",
+        ),
+        (
+            "limits.configure(max_total_trials=4, timeout_minutes=3)",
+            "limits.max_total_trials += 4",
+            "not a plain",
+        ),
+        (
+            "limits.configure(max_total_trials=4, timeout_minutes=3)",
+            "limits = 4",
+            "limits is not a mapping",
+        ),
         ('"minimize")', '"minimize", trials=1)', "objective.trials has no equivalent in v2"),
         ('choice("a", True)', 'choice(values=["a"])', "choice takes no keyword arguments"),
         ("uniform(0.1, 1.0)", "uniform(0.1, 1.0, 2)", "has more arguments than it takes"),
         ("uniform(0.1, 1.0)", "uniform(**space)", "**arguments that cannot be read"),
         ('choice("a", True)', "choice(range(10**9))", "a value of extra is not a plain value"),
         ("    step = trial", "    step: Node = trial", "not made by one call in the same block"),
-        ("\n\n\n@dsl", "\nfrom mine import Uniform\n\n\n@dsl", "the name Uniform means something else in line 2"),
+        (
+            "\n\n\n@dsl",
+            "\nfrom mine import Uniform\n\n\n@dsl",
+            "the name Uniform means something else in line 2",
+        ),
         (
             "BanditPolicy, choice, uniform",
             "(BanditPolicy, choice,  # why\n    uniform)",
             "would be lost (import of",
         ),
-        ("from azureml", "if True:\n    from azureml", "hyperdrive is not imported at the top of the file"),
+        (
+            "from azureml",
+            "if True:\n    from azureml",
+            "hyperdrive is not imported at the top of the file",
+        ),
     ],
 )
-def test_what_cannot_be_converted_is_not_changed_and_has_a_reason(old: str, new: str, reason: str) -> None:
+def test_what_cannot_be_converted_is_not_changed_and_has_a_reason(
+    old: str, new: str, reason: str
+) -> None:
     assert old in STEP
     assert reason in reasons(STEP.replace(old, new, 1))
 
@@ -226,17 +280,41 @@ def test_what_cannot_be_converted_is_not_changed_and_has_a_reason(old: str, new:
             "node = ScriptRunConfig(",
             "node is neither a ScriptRunConfig nor an azure-ai-ml command; once it is, write config = node(",
         ),
-        ("RandomParameterSampling({", "sampling({", "hyperparameter_sampling is not a hyperdrive call"),
+        (
+            "RandomParameterSampling({",
+            "sampling({",
+            "hyperparameter_sampling is not a hyperdrive call",
+        ),
         ("choice(range(1, 4))", "choice(options)", "a value of n is not a plain value: options"),
-        ("max_total_runs=8,", "max_total_runs=8, resume_from=x,", "HyperDriveConfig with resume_from"),
+        (
+            "max_total_runs=8,",
+            "max_total_runs=8, resume_from=x,",
+            "HyperDriveConfig with resume_from",
+        ),
         ("MedianStoppingPolicy(delay_evaluation=5)", "early", "policy is not a hyperdrive call"),
         ("    run_config=node,", "", "HyperDriveConfig has nothing to run"),
-        ("config = Hyper", "config = other = Hyper", "HyperDriveConfig is not assigned to one name"),
+        (
+            "config = Hyper",
+            "config = other = Hyper",
+            "HyperDriveConfig is not assigned to one name",
+        ),
         ("PrimaryMetricGoal.MAXIMIZE", "goal", "objective.goal is None: use minimize or maximize"),
         ('{"--lr": loguniform(-3, -1), "n": choice(range(1, 4))}', "space", "is not a dict: space"),
-        ('{"--lr": loguniform(-3, -1), "n": choice(range(1, 4))}', "{}", "the sweep has no search_space"),
-        ("choice(range(1, 4))", "3", "n in RandomParameterSampling is not a hyperdrive distribution"),
-        ('"n": choice(range(1, 4))', "**more", "** in RandomParameterSampling is not a hyperdrive distribution"),
+        (
+            '{"--lr": loguniform(-3, -1), "n": choice(range(1, 4))}',
+            "{}",
+            "the sweep has no search_space",
+        ),
+        (
+            "choice(range(1, 4))",
+            "3",
+            "n in RandomParameterSampling is not a hyperdrive distribution",
+        ),
+        (
+            '"n": choice(range(1, 4))',
+            "**more",
+            "** in RandomParameterSampling is not a hyperdrive distribution",
+        ),
         (
             "from azure.ai.ml import command",
             "from mine import command",
@@ -244,7 +322,9 @@ def test_what_cannot_be_converted_is_not_changed_and_has_a_reason(old: str, new:
         ),
     ],
 )
-def test_a_hyperdrive_config_that_cannot_be_converted_is_not_changed(old: str, new: str, reason: str) -> None:
+def test_a_hyperdrive_config_that_cannot_be_converted_is_not_changed(
+    old: str, new: str, reason: str
+) -> None:
     assert old in CONFIG
     assert reason in reasons(CONFIG.replace(old, new, 1))
 
@@ -258,9 +338,7 @@ def test_a_config_in_a_function_is_converted() -> None:
 
 def test_a_config_in_a_function_without_a_step_is_reported() -> None:
     head = "from azureml.train.hyperdrive import HyperDriveConfig  # no command here\n"
-    text = (
-        "def build(run, sampling):\n    x = HyperDriveConfig(run_config=run, hyperparameter_sampling=sampling)\n"
-    )
+    text = "def build(run, sampling):\n    x = HyperDriveConfig(run_config=run, hyperparameter_sampling=sampling)\n"
     assert "hyperparameter_sampling is not a hyperdrive call" in reasons(head + text)
 
 
@@ -278,7 +356,10 @@ def test_settings_through_a_helper_are_reported() -> None:
             lambda edits: [Edit(0, 0, "import os\n"), *edits],
             "the new text would have a change that was not asked for",
         ),
-        (lambda edits: [Edit(one.start, one.end, one.text + " )") for one in edits], "does not parse"),
+        (
+            lambda edits: [Edit(one.start, one.end, one.text + " )") for one in edits],
+            "does not parse",
+        ),
         (lambda edits: edits + edits[-1:], "two edits overlap"),
     ],
 )
@@ -296,12 +377,15 @@ def test_a_conversion_is_refused_when_the_editor_lies(
     assert reason in (result.refused or "")
 
 
-def test_a_conversion_that_a_second_run_would_change_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_conversion_that_a_second_run_would_change_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def again(plan: PythonPlan, statement: Statement, call: ast.Call) -> SweepChange:
         change = config_change(plan, statement, call)
         assert change is not None
         change.statements = [
-            (statement, f"{text}\n{ast.unparse(statement.stmt)}") for statement, text in change.statements
+            (statement, f"{text}\n{ast.unparse(statement.stmt)}")
+            for statement, text in change.statements
         ]
         change.reader.names.clear()
         return change
@@ -314,7 +398,9 @@ def test_a_conversion_that_a_second_run_would_change_is_refused(monkeypatch: pyt
 def test_a_sweep_in_a_loop_and_two_of_the_same_name_are_converted() -> None:
     first, _, second = STEP.partition("    return")[0].rpartition("    step = trial(")
     step = "    step = trial(" + second
-    text = first + step + "    for _ in range(2):\n" + step.replace("    step", "        step") + step
+    text = (
+        first + step + "    for _ in range(2):\n" + step.replace("    step", "        step") + step
+    )
     after, findings = rewritten(text)
     assert after.count("step = step.sweep(") == 3
     assert "runsettings" not in after
@@ -328,7 +414,9 @@ def test_the_names_of_azure_ai_ml_are_imported_once() -> None:
 
 
 def test_an_inline_ignore_keeps_a_sweep() -> None:
-    kept = STEP.replace('"Random"', '"Random"  # arc-toolkit: ignore[sweep-to-v2] it runs elsewhere')
+    kept = STEP.replace(
+        '"Random"', '"Random"  # arc-toolkit: ignore[sweep-to-v2] it runs elsewhere'
+    )
     result = convert_python(kept)
     assert (result.after, result.findings) == (None, ())
 
@@ -403,7 +491,11 @@ def test_what_the_spec_sets_and_the_code_does_not_repeat_is_kept(tmp_path: Path)
 
 def test_a_search_space_that_is_in_the_spec_only_is_passed_to_the_step(tmp_path: Path) -> None:
     after, _ = converted_beside(tmp_path, OF_SPEC.replace(", lr=uniform(0.1, 1.0), fixed=3", ""))
-    for text in ("lr=Uniform(min_value=5, max_value=6)", "depth=Choice(values=[1, 2])", "fixed=Randint(upper=3)"):
+    for text in (
+        "lr=Uniform(min_value=5, max_value=6)",
+        "depth=Choice(values=[1, 2])",
+        "fixed=Randint(upper=3)",
+    ):
         assert text in after
 
 
@@ -449,7 +541,8 @@ def test_the_rewritten_pipeline_runs_with_the_real_sdk(tmp_path: Path, policy: s
     after, _ = rewritten(text, instance_type="32cpu128g")
     spec = {
         "type": "command",
-        "command": " ".join(f"${{{{inputs.{name}}}}}" for name in ("train", *CALLS)) + " ${{outputs.model}}",
+        "command": " ".join(f"${{{{inputs.{name}}}}}" for name in ("train", *CALLS))
+        + " ${{outputs.model}}",
         "environment": "azureml:e@latest",
         "inputs": {"train": {"type": "uri_folder"}, **{name: {"type": "string"} for name in CALLS}},
         "outputs": {"model": {"type": "uri_folder"}},
@@ -467,7 +560,9 @@ def test_the_rewritten_pipeline_runs_with_the_real_sdk(tmp_path: Path, policy: s
     assert node["search_space"]["choice"]["values"] == [1, 2.5, "x"]
     assert node["search_space"]["randint"]["upper"] == 7
     assert node["search_space"]["qnormal"] == {"type": "qnormal", "mu": 1, "sigma": 2, "q": 3}
-    assert {name: one["type"] for name, one in node["search_space"].items()} == {name: name for name in CALLS}
+    assert {name: one["type"] for name, one in node["search_space"].items()} == {
+        name: name for name in CALLS
+    }
     assert node["limits"] == {"max_total_trials": 4, "timeout": 180}
     assert node["resources"] == {"instance_type": "32cpu128g", "instance_count": 2}
     assert node["computeId"] == "k8s"

@@ -76,7 +76,9 @@ def test_the_same_source_gives_the_same_bytes(tmp_path: Path) -> None:
         assert convert(tmp_path, sweep_as=form) == convert(tmp_path, sweep_as=form)
 
 
-def test_a_second_run_has_nothing_to_write_and_another_form_only_what_differs(tmp_path: Path) -> None:
+def test_a_second_run_has_nothing_to_write_and_another_form_only_what_differs(
+    tmp_path: Path,
+) -> None:
     write(convert(tmp_path))
     again = convert(tmp_path)
     assert (again.new_files, again.findings) == ((), ())
@@ -107,7 +109,9 @@ def test_the_component_says_code_and_is_deterministic_out_loud(tmp_path: Path) -
     result = component(convert(tmp_path))
     assert result["code"] == "."
     assert result["is_deterministic"] is False
-    assert component(convert(tmp_path, spec(SWEEP, is_deterministic=True)))["is_deterministic"] is True
+    assert (
+        component(convert(tmp_path, spec(SWEEP, is_deterministic=True)))["is_deterministic"] is True
+    )
 
 
 def test_types_become_those_of_v2(tmp_path: Path) -> None:
@@ -203,7 +207,12 @@ def test_merge_keys_and_anchors_are_followed(tmp_path: Path) -> None:
 def test_booleans_in_a_choice_become_strings_and_that_is_said(tmp_path: Path) -> None:
     space = {"lr": {"type": "choice", "values": [True, False, "a", 1]}}
     result = convert(tmp_path, spec(SWEEP, search_space=space))
-    assert document(result)["jobs"]["sweep"]["search_space"]["lr"]["values"] == ["True", "False", "a", 1]
+    assert document(result)["jobs"]["sweep"]["search_space"]["lr"]["values"] == [
+        "True",
+        "False",
+        "a",
+        1,
+    ]
     assert "written as the string 'True'" in messages(result)
 
 
@@ -227,7 +236,11 @@ def test_spellings_of_old_drafts_are_fixed(tmp_path: Path) -> None:
             {"type": "median_stopping", "evaluation_interval": 1, "delay_evaluation": 5},
         ),
         (
-            {"policy_type": "truncation_selection", "truncation_percentage": 20, "evaluation_interval": 3},
+            {
+                "policy_type": "truncation_selection",
+                "truncation_percentage": 20,
+                "evaluation_interval": 3,
+            },
             {
                 "type": "truncation_selection",
                 "truncation_percentage": 20,
@@ -247,7 +260,9 @@ def test_policies_are_written_with_their_intervals(
 
 
 def test_a_dockerfile_that_an_additional_include_brings_is_found(tmp_path: Path) -> None:
-    trial = spec(TRIAL, environment={"docker": {"build": {"dockerfile": "file:./default.dockerfile"}}})
+    trial = spec(
+        TRIAL, environment={"docker": {"build": {"dockerfile": "file:./default.dockerfile"}}}
+    )
     files = {
         "job/sweep.yaml": yaml.safe_dump(SWEEP),
         "job/spec.yaml": yaml.safe_dump(trial),
@@ -258,7 +273,10 @@ def test_a_dockerfile_that_an_additional_include_brings_is_found(tmp_path: Path)
     path = tmp_path / "job/sweep.yaml"
     result = sweep.convert(str(path), path.read_bytes(), Settings(), read)
     written = component(result)
-    assert written["environment"]["build"] == {"path": "../docker", "dockerfile_path": "default.dockerfile"}
+    assert written["environment"]["build"] == {
+        "path": "../docker",
+        "dockerfile_path": "default.dockerfile",
+    }
     assert written["additional_includes"] == ["../docker/default.dockerfile", "../common"]
     as_job = sweep.convert(str(path), path.read_bytes(), Settings(sweep_as="job"), read)
     assert "a sweep job takes no additional includes" in messages(as_job)
@@ -270,17 +288,24 @@ def test_an_environment_by_name_and_one_by_string(tmp_path: Path) -> None:
         ({"name": "e"}, "azureml:e@latest"),
         ("azureml:e:3", "azureml:e:3"),
     ):
-        assert component(convert(tmp_path, trial_spec=spec(TRIAL, environment=given)))["environment"] == expected
+        assert (
+            component(convert(tmp_path, trial_spec=spec(TRIAL, environment=given)))["environment"]
+            == expected
+        )
 
 
 def test_packages_beside_a_dockerfile_are_not_said_to_be_written_out(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("lightgbm\n")
     (tmp_path / "Dockerfile").write_text("FROM x\n")
     conda = {"pip_requirements_file": "requirements.txt"}
-    image = convert(tmp_path, trial_spec=spec(TRIAL, environment={"docker": {"image": "i"}, "conda": conda}))
+    image = convert(
+        tmp_path, trial_spec=spec(TRIAL, environment={"docker": {"image": "i"}, "conda": conda})
+    )
     assert "packages of requirements.txt are written out" in messages(image)
     docker = {"build": {"dockerfile": "file:./Dockerfile"}}
-    built = convert(tmp_path, trial_spec=spec(TRIAL, environment={"docker": docker, "conda": conda}))
+    built = convert(
+        tmp_path, trial_spec=spec(TRIAL, environment={"docker": docker, "conda": conda})
+    )
     assert "written out" not in messages(built)
     assert "install its packages in the Dockerfile" in messages(built)
 
@@ -312,27 +337,39 @@ def test_a_step_exports_its_variables_in_front_of_the_command(tmp_path: Path) ->
 
 
 def test_a_job_keeps_its_variables_where_v2_keeps_them(tmp_path: Path) -> None:
-    result = convert(tmp_path, spec(SWEEP, environment_variables={"AMLARC_PRESTEP": PRESTEP}), sweep_as="job")
+    result = convert(
+        tmp_path, spec(SWEEP, environment_variables={"AMLARC_PRESTEP": PRESTEP}), sweep_as="job"
+    )
     assert document(result)["trial"]["environment_variables"] == {"AMLARC_PRESTEP": PRESTEP}
     assert "export" not in document(result)["trial"]["command"]
 
 
 def test_the_misspelt_prestep_is_fixed(tmp_path: Path) -> None:
-    result = convert(tmp_path, spec(SWEEP, environment_variables={"AMLARC_RESTEP": PRESTEP}), sweep_as="job")
+    result = convert(
+        tmp_path, spec(SWEEP, environment_variables={"AMLARC_RESTEP": PRESTEP}), sweep_as="job"
+    )
     assert document(result)["trial"]["environment_variables"] == {"AMLARC_PRESTEP": PRESTEP}
     assert "AMLARC_RESTEP, which nothing reads" in messages(result)
 
 
 def test_get_cores_is_a_number_where_the_cores_are_known(tmp_path: Path) -> None:
     result = convert(
-        tmp_path, spec(SWEEP, environment_variables={"AMLARC_PRESTEP": PRESTEP}), instance_type="32cpu128g"
+        tmp_path,
+        spec(SWEEP, environment_variables={"AMLARC_PRESTEP": PRESTEP}),
+        instance_type="32cpu128g",
     )
-    assert component(result)["command"].startswith("export MKL_NUM_THREADS=32 OMP_NUM_THREADS=32; python ")
+    assert component(result)["command"].startswith(
+        "export MKL_NUM_THREADS=32 OMP_NUM_THREADS=32; python "
+    )
     assert "its value 32 (the name 32cpu128g) is written" in messages(result)
 
 
 def test_get_cores_is_the_cpu_limit_where_they_are_not_and_bash_runs_it(tmp_path: Path) -> None:
-    result = convert(tmp_path, spec(SWEEP, environment_variables={"AMLARC_PRESTEP": PRESTEP}), instance_type="big")
+    result = convert(
+        tmp_path,
+        spec(SWEEP, environment_variables={"AMLARC_PRESTEP": PRESTEP}),
+        instance_type="big",
+    )
     prefix = component(result)["command"].partition("python train.py")[0]
     script = prefix + 'echo "$MKL_NUM_THREADS $OMP_NUM_THREADS"'
     run = subprocess.run(["bash", "-ec", script], capture_output=True, text=True, check=True)
@@ -344,11 +381,19 @@ def test_get_cores_is_the_cpu_limit_where_they_are_not_and_bash_runs_it(tmp_path
 
 @pytest.mark.parametrize(
     ("quota", "expected"),
-    [("max 100000", "nproc"), ("3200000 100000", "32"), ("150000 100000", "1"), ("50000 100000", "1")],
+    [
+        ("max 100000", "nproc"),
+        ("3200000 100000", "32"),
+        ("150000 100000", "1"),
+        ("50000 100000", "1"),
+    ],
 )
 def test_the_cpu_limit_is_read_as_whole_cores(tmp_path: Path, quota: str, expected: str) -> None:
     (tmp_path / "cpu.max").write_text(quota + "\n")
-    script = GET_CORES.replace("/sys/fs/cgroup/", f"{tmp_path}/").replace("nproc", "echo nproc") + "; get_cores"
+    script = (
+        GET_CORES.replace("/sys/fs/cgroup/", f"{tmp_path}/").replace("nproc", "echo nproc")
+        + "; get_cores"
+    )
     assert (
         subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True).stdout
         == f"{expected}\n"
@@ -380,8 +425,15 @@ def test_every_key_without_an_equivalent_is_a_finding_with_its_line(tmp_path: Pa
             TRIAL,
             successful_return_code="ZeroOrGreater",
             strange=True,
-            inputs={**TRIAL["inputs"], "train": {"type": "path", "label": "x", "datastore_mode": "hdfs"}},
-            environment={"docker": {"image": "u", "arguments": "-it"}, "python": 3, "os": "Windows"},
+            inputs={
+                **TRIAL["inputs"],
+                "train": {"type": "path", "label": "x", "datastore_mode": "hdfs"},
+            },
+            environment={
+                "docker": {"image": "u", "arguments": "-it"},
+                "python": 3,
+                "os": "Windows",
+            },
         ),
     )
     said = [finding for finding in result.findings if finding.severity == "warning"]
@@ -429,30 +481,58 @@ def test_defaults_for_instance_type_and_count_are_said(tmp_path: Path) -> None:
         ({"trial": "azureml:x:1"}, TRIAL, "is not a file"),
         ({}, spec(SWEEP, trial="file:./sweep.yaml"), "the trial is itself a sweep"),
         ({}, {"type": "command", "command": "x"}, "already v2 (type: command)"),
-        ({}, spec(TRIAL, type="ParallelComponent"), "only CommandComponent and DistributedComponent"),
+        (
+            {},
+            spec(TRIAL, type="ParallelComponent"),
+            "only CommandComponent and DistributedComponent",
+        ),
         ({}, "a: [1\n", "spec.yaml:2: broken YAML"),
         ({}, "- 1\n", "spec.yaml: not a mapping"),
         ({}, spec(TRIAL, command=None), "the trial has no command"),
         ({}, spec(TRIAL, command="x {inputs.none}"), "names inputs.none, which is not declared"),
-        ({}, spec(TRIAL, type="DistributedComponent", launcher={"type": "ray"}), "launcher.type is 'ray'"),
+        (
+            {},
+            spec(TRIAL, type="DistributedComponent", launcher={"type": "ray"}),
+            "launcher.type is 'ray'",
+        ),
         ({"search_space": None}, TRIAL, "no search_space"),
         ({"search_space": {"lr": {"type": "poisson"}}}, TRIAL, "the distribution 'poisson'"),
         ({"search_space": {"lr": {"values": [1]}}}, TRIAL, "a distribution without type"),
         ({"search_space": {"lr": 3}}, TRIAL, "lr is not a distribution"),
-        ({"search_space": {"lr": {"type": "uniform", "min_value": 1}}}, TRIAL, "uniform needs max_value"),
-        ({"search_space": {"lr": {"type": "randint", "upper": 2, "lower": 1}}}, TRIAL, "randint has no lower"),
+        (
+            {"search_space": {"lr": {"type": "uniform", "min_value": 1}}},
+            TRIAL,
+            "uniform needs max_value",
+        ),
+        (
+            {"search_space": {"lr": {"type": "randint", "upper": 2, "lower": 1}}},
+            TRIAL,
+            "randint has no lower",
+        ),
         ({"search_space": {"lr": {"type": "randint", "upper": 2.5}}}, TRIAL, "use a whole number"),
         ({"search_space": {"lr": {"type": "choice", "values": []}}}, TRIAL, "choice needs a list"),
-        ({"search_space": {"lr": {"type": "choice", "values": [None]}}}, TRIAL, "cannot be a value of a choice"),
+        (
+            {"search_space": {"lr": {"type": "choice", "values": [None]}}},
+            TRIAL,
+            "cannot be a value of a choice",
+        ),
         ({"algorithm": "genetic"}, TRIAL, "the algorithm 'genetic' is unknown"),
         ({"objective": {"goal": "minimize"}}, TRIAL, "names no metric"),
         ({"objective": {"goal": "best", "primary_metric": "m"}}, TRIAL, "use minimize or maximize"),
         ({"limits": {}}, TRIAL, "limits.max_total_trials is missing"),
         ({"limits": {"max_total_trials": "many"}}, TRIAL, "use a whole number above 0"),
         ({"limits": {"max_total_trials": 1, "timeout_minutes": -3}}, TRIAL, "use a number above 0"),
-        ({"limits": {"max_total_trials": 1, "timeout_minutes": float("inf")}}, TRIAL, "use a number above 0"),
+        (
+            {"limits": {"max_total_trials": 1, "timeout_minutes": float("inf")}},
+            TRIAL,
+            "use a number above 0",
+        ),
         ({"early_termination": {"policy_type": "hope"}}, TRIAL, "policy 'hope' is unknown"),
-        ({"early_termination": {"policy_type": "bandit"}}, TRIAL, "bandit needs slack_factor or slack_amount"),
+        (
+            {"early_termination": {"policy_type": "bandit"}},
+            TRIAL,
+            "bandit needs slack_factor or slack_amount",
+        ),
         (
             {"early_termination": {"policy_type": "bandit", "slack_factor": 1, "slack_amount": 1}},
             TRIAL,
@@ -480,9 +560,18 @@ def test_bad_input_is_one_sentence_and_no_file(
         ("type: SweepComponent\ntrial: " + "[" * 3000, "line 2: nested deeper than 1000 levels"),
         ("", "not a mapping"),
         ("? [a]\n: b\ntype: SweepComponent\n", "line 1: a key that is not text"),
-        ("type: SweepComponent\nname: !colour red\n", "line 2: broken YAML: red cannot be read as !colour"),
-        ("type: SweepComponent\nname: !!int red\n", "line 2: broken YAML: red cannot be read as int"),
-        ("type: SweepComponent\n<<: [a]\n", "line 2: broken YAML: `<<` merges something that is not a mapping"),
+        (
+            "type: SweepComponent\nname: !colour red\n",
+            "line 2: broken YAML: red cannot be read as !colour",
+        ),
+        (
+            "type: SweepComponent\nname: !!int red\n",
+            "line 2: broken YAML: red cannot be read as int",
+        ),
+        (
+            "type: SweepComponent\n<<: [a]\n",
+            "line 2: broken YAML: `<<` merges something that is not a mapping",
+        ),
     ],
 )
 def test_broken_yaml_is_refused_with_its_place(tmp_path: Path, text: str, sentence: str) -> None:
@@ -507,7 +596,9 @@ def test_a_file_that_is_not_a_legacy_sweep_is_not_changed_alone(tmp_path: Path) 
 
 def test_an_optional_input_outside_of_brackets_is_refused_for_a_job(tmp_path: Path) -> None:
     trial = spec(TRIAL, command="x {inputs.extra}")
-    assert "outside of brackets" in (convert(tmp_path, trial_spec=trial, sweep_as="job").refused or "")
+    assert "outside of brackets" in (
+        convert(tmp_path, trial_spec=trial, sweep_as="job").refused or ""
+    )
 
 
 def test_an_optional_input_outside_of_brackets_is_said_for_a_step(tmp_path: Path) -> None:
@@ -516,7 +607,11 @@ def test_an_optional_input_outside_of_brackets_is_said_for_a_step(tmp_path: Path
 
 
 def test_names_that_the_python_form_needs_itself_give_way(tmp_path: Path) -> None:
-    inputs = {"lr": {"type": "Float"}, "dsl": {"type": "String", "default": "x"}, "class": {"type": "String"}}
+    inputs = {
+        "lr": {"type": "Float"},
+        "dsl": {"type": "String", "default": "x"},
+        "class": {"type": "String"},
+    }
     trial = spec(TRIAL, inputs=inputs, command="x {inputs.lr} {inputs.dsl} {inputs.class}")
     result = convert(tmp_path, spec(SWEEP, name="import"), trial, sweep_as="python")
     module = texts(result)["sweep_v2.py"]

@@ -40,7 +40,9 @@ def sent(form: str, rest: dict[str, Any]) -> dict[str, Any]:
         trial = rest["trial"]
         policy = dict(rest.get("earlyTermination") or {})
         return {
-            "space": {name: [kind, flat(values)] for name, (kind, values) in rest["searchSpace"].items()},
+            "space": {
+                name: [kind, flat(values)] for name, (kind, values) in rest["searchSpace"].items()
+            },
             "algorithm": rest["samplingAlgorithm"]["samplingAlgorithmType"].lower(),
             "objective": (rest["objective"]["goal"], rest["objective"]["primaryMetric"]),
             "total": rest["limits"]["maxTotalTrials"],
@@ -78,7 +80,10 @@ def sent(form: str, rest: dict[str, Any]) -> dict[str, Any]:
         "slack_factor": policy.get("slack_factor") or None,
         "slack_amount": policy.get("slack_amount") or None,
         "truncation_percentage": policy.get("truncation_percentage"),
-        "resources": (rest["inputs"]["instance_type"]["value"], int(rest["inputs"]["instance_count"]["value"])),
+        "resources": (
+            rest["inputs"]["instance_type"]["value"],
+            int(rest["inputs"]["instance_count"]["value"]),
+        ),
         "command": component["command"],
         "distribution": (component.get("distribution") or {}).get("type", ""),
     }
@@ -118,9 +123,12 @@ names = st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True).filter(
     lambda name: name not in ("train", "model", "instance_type", "instance_count")
 )
 numbers = st.one_of(
-    st.integers(-1000, 1000), st.floats(-1e6, 1e6, allow_nan=False, allow_infinity=False).map(lambda x: x + 0.0)
+    st.integers(-1000, 1000),
+    st.floats(-1e6, 1e6, allow_nan=False, allow_infinity=False).map(lambda x: x + 0.0),
 )
-words = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "S", "Zs")), min_size=0, max_size=12)
+words = st.text(
+    st.characters(codec="utf-8", categories=("L", "N", "P", "S", "Zs")), min_size=0, max_size=12
+)
 values = st.lists(st.one_of(numbers, words, st.booleans()), min_size=1, max_size=4)
 
 
@@ -137,11 +145,15 @@ def distributions(draw: st.DrawFn) -> dict[str, Any]:
 @st.composite
 def policies(draw: st.DrawFn) -> dict[str, Any]:
     kind = draw(
-        st.sampled_from(["bandit", "median_stopping", "medianStopping", "truncation_selection", "default"])
+        st.sampled_from(
+            ["bandit", "median_stopping", "medianStopping", "truncation_selection", "default"]
+        )
     )
     policy: dict[str, Any] = {"policy_type": kind}
     if kind == "bandit":
-        policy[draw(st.sampled_from(["slack_factor", "slack_amount"]))] = draw(st.sampled_from([0.1, 0.25, 2]))
+        policy[draw(st.sampled_from(["slack_factor", "slack_amount"]))] = draw(
+            st.sampled_from([0.1, 0.25, 2])
+        )
     if kind == "truncation_selection":
         policy["truncation_percentage"] = draw(st.integers(1, 99))
     for key in ("evaluation_interval", "delay_evaluation"):
@@ -162,13 +174,17 @@ def sweeps(draw: st.DrawFn) -> dict[str, Any]:
         SWEEP,
         algorithm=draw(st.sampled_from(["random", "Grid", "bayesian"])),
         objective={
-            "primary_metric": draw(st.sampled_from([metric, {"default": metric, "enum": [metric, "other"]}])),
+            "primary_metric": draw(
+                st.sampled_from([metric, {"default": metric, "enum": [metric, "other"]}])
+            ),
             "goal": draw(st.sampled_from(["minimize", "Maximize"])),
         },
         search_space=draw(st.dictionaries(names, distributions(), min_size=1, max_size=4)),
         limits=limits,
         early_termination=draw(st.none() | policies()),
-        environment_variables=draw(st.dictionaries(st.sampled_from(["A", "OMP_NUM_THREADS"]), words, max_size=2))
+        environment_variables=draw(
+            st.dictionaries(st.sampled_from(["A", "OMP_NUM_THREADS"]), words, max_size=2)
+        )
         or None,
     )
 
@@ -185,7 +201,10 @@ def wanted(source: dict[str, Any], form: str) -> dict[str, Any]:
         "space": {
             name: [
                 d["type"],
-                [str(v) if isinstance(v, bool) else v for v in flat([d[key] for key in KEYS[d["type"]]])],
+                [
+                    str(v) if isinstance(v, bool) else v
+                    for v in flat([d[key] for key in KEYS[d["type"]]])
+                ],
             ]
             for name, d in source["search_space"].items()
         },
@@ -213,11 +232,20 @@ def wanted(source: dict[str, Any], form: str) -> dict[str, Any]:
 def test_a_generated_sweep_sends_what_its_source_says(form: str, source: dict[str, Any]) -> None:
     swept = " ".join(f"--{name} {{inputs.{name}}}" for name in source["search_space"])
     trial = spec(
-        TRIAL, inputs={"train": {"type": "path"}}, command=f"python t.py {{inputs.train}} {swept}", outputs=None
+        TRIAL,
+        inputs={"train": {"type": "path"}},
+        command=f"python t.py {{inputs.train}} {swept}",
+        outputs=None,
     )
     with tempfile.TemporaryDirectory() as folder:
         result = convert(
-            Path(folder), source, trial, sweep_as=form, instance_type="32cpu128g", instance_count=3, compute="k8s"
+            Path(folder),
+            source,
+            trial,
+            sweep_as=form,
+            instance_type="32cpu128g",
+            instance_count=3,
+            compute="k8s",
         )
         rest, _ = loaded(result, **arguments(form))
     seen = sent(form, rest)
@@ -238,7 +266,9 @@ def test_a_generated_sweep_sends_what_its_source_says(form: str, source: dict[st
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(("launcher", "kind"), [("mpi", "mpi"), ("torch.distributed", "pytorch")])
-def test_a_launcher_becomes_a_distribution(tmp_path: Path, form: str, launcher: str, kind: str) -> None:
+def test_a_launcher_becomes_a_distribution(
+    tmp_path: Path, form: str, launcher: str, kind: str
+) -> None:
     trial = spec(
         TRIAL,
         type="DistributedComponent",
@@ -256,12 +286,18 @@ def test_every_environment_shape_loads(tmp_path: Path, form: str) -> None:
     for index, section in enumerate(
         [
             {"name": "curated", "version": "7"},
-            {"docker": {"image": "ubuntu:22.04"}, "conda": {"conda_dependencies_file": "env/conda.yaml"}},
+            {
+                "docker": {"image": "ubuntu:22.04"},
+                "conda": {"conda_dependencies_file": "env/conda.yaml"},
+            },
             {
                 "docker": {"image": "ubuntu:22.04"},
                 "conda": {"conda_dependencies": {"dependencies": ["python=3.10"]}},
             },
-            {"docker": {"image": "ubuntu:22.04"}, "conda": {"pip_requirements_file": "env/requirements.txt"}},
+            {
+                "docker": {"image": "ubuntu:22.04"},
+                "conda": {"pip_requirements_file": "env/requirements.txt"},
+            },
             {
                 "docker": {"build": {"dockerfile": "file:./env/Dockerfile"}},
                 "conda": {"userManagedDependencies": True},
@@ -276,7 +312,9 @@ def test_every_environment_shape_loads(tmp_path: Path, form: str) -> None:
             "env/requirements.txt": "lightgbm==4.5 # pinned\n\n# c\nnumpy\n",
             "env/Dockerfile": "FROM x\n",
         }
-        result = convert(folder, trial_spec=spec(TRIAL, environment=section), files=files, sweep_as=form)
+        result = convert(
+            folder, trial_spec=spec(TRIAL, environment=section), files=files, sweep_as=form
+        )
         loaded(result, **arguments(form))
 
 
@@ -291,7 +329,9 @@ def test_a_trial_in_another_folder_keeps_its_paths(tmp_path: Path, form: str) ->
     import yaml
 
     files["specs/train.yaml"] = yaml.safe_dump(trial)
-    result = convert(tmp_path, spec(SWEEP, trial="file:./specs/train.yaml"), None, files, sweep_as=form)
+    result = convert(
+        tmp_path, spec(SWEEP, trial="file:./specs/train.yaml"), None, files, sweep_as=form
+    )
     rest, component = loaded(result, **arguments(form))
     assert component["componentSpec"]["code"] == str(tmp_path / "code")
     if form == "job":
@@ -315,9 +355,14 @@ def test_conditional_choices_keep_their_distributions(tmp_path: Path, form: str)
         }
     }
     trial = spec(
-        TRIAL, inputs={"train": {"type": "path"}}, command="x {inputs.train} {search_space.opt}", outputs=None
+        TRIAL,
+        inputs={"train": {"type": "path"}},
+        command="x {inputs.train} {search_space.opt}",
+        outputs=None,
     )
-    rest, _ = loaded(convert(tmp_path, spec(SWEEP, search_space=space), trial, sweep_as=form), **arguments(form))
+    rest, _ = loaded(
+        convert(tmp_path, spec(SWEEP, search_space=space), trial, sweep_as=form), **arguments(form)
+    )
     drawn = sent(form, rest)["space"]["opt"][1]
     assert [item["name"] for item in drawn] == ["sgd", "adam"]
     assert str(drawn[0]["lr"]).count("uniform") == 1
@@ -339,7 +384,9 @@ def test_illegal_names_load_once_they_are_made_legal(tmp_path: Path, form: str) 
         command="x {inputs.learning-rate} {inputs.learning_rate} {inputs.2nd} {inputs.lambda} {inputs.instance_type}",
         outputs=None,
     )
-    result = convert(tmp_path, spec(SWEEP, search_space=space), trial, sweep_as=form, instance_type="big")
+    result = convert(
+        tmp_path, spec(SWEEP, search_space=space), trial, sweep_as=form, instance_type="big"
+    )
     ml = azure()
     assert ml is not None
     if form == "job":
@@ -356,7 +403,9 @@ def test_illegal_names_load_once_they_are_made_legal(tmp_path: Path, form: str) 
 
 @needs_corpus
 @pytest.mark.parametrize("form", FORMS)
-def test_the_real_lightgbm_sweep_with_its_mpi_trial_converts_and_validates(tmp_path: Path, form: str) -> None:
+def test_the_real_lightgbm_sweep_with_its_mpi_trial_converts_and_validates(
+    tmp_path: Path, form: str
+) -> None:
     original = CORPUS / "lightgbm-benchmark/src/scripts/training/lightgbm_python"
     folder = tmp_path / "lightgbm_python"
     shutil.copytree(original, folder)

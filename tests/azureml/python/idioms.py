@@ -61,7 +61,9 @@ class Idiom:
     code: str
     expected: dict[str, dict[str, Any] | None] = field(default_factory=dict)
     reasons: tuple[str, ...] = ()
-    settings: dict[str, Any] = field(default_factory=lambda: {"instance_type": "big", "instance_count": 2})
+    settings: dict[str, Any] = field(
+        default_factory=lambda: {"instance_type": "big", "instance_count": 2}
+    )
 
     @property
     def text(self) -> str:
@@ -98,7 +100,9 @@ CONSTANTS = {
 }
 
 IDIOMS: dict[str, Idiom] = {
-    **{f"kind: {name}": Idiom(_step(made), {"a": None}, (SPARK,)) for name, made in SOURCES.items()},
+    **{
+        f"kind: {name}": Idiom(_step(made), {"a": None}, (SPARK,)) for name, made in SOURCES.items()
+    },
     **{
         f"kind: {name}": Idiom(f"{line}\n{_step(made)}", {"a": None}, (SPARK,))
         for name, (line, made) in CONSTANTS.items()
@@ -116,15 +120,32 @@ IDIOMS: dict[str, Idiom] = {
     ),
     "effective: the resources of the component are repeated": Idiom(
         body("a = train()", made='"sized.yml"'),
-        {"a": {"instance_type": "big", "instance_count": 3, "shm_size": "4g", "docker_args": "--ipc=host"}},
+        {
+            "a": {
+                "instance_type": "big",
+                "instance_count": 3,
+                "shm_size": "4g",
+                "docker_args": "--ipc=host",
+            }
+        },
         settings={"instance_type": "big"},
     ),
     "effective: an alias": Idiom(
-        body("a = train()", "b = a", 'b.resources = JobResourceConfiguration(instance_type="small")'), {"b": BIG}
+        body(
+            "a = train()", "b = a", 'b.resources = JobResourceConfiguration(instance_type="small")'
+        ),
+        {"b": BIG},
     ),
     "effective: resources under another name": Idiom(
         body("a = train()", "r = a.resources", 'r.instance_type = "small"', made='"sized.yml"'),
-        {"a": {"instance_type": "big", "instance_count": 2, "shm_size": "4g", "docker_args": "--ipc=host"}},
+        {
+            "a": {
+                "instance_type": "big",
+                "instance_count": 2,
+                "shm_size": "4g",
+                "docker_args": "--ipc=host",
+            }
+        },
     ),
     "effective: a loop over nodes": Idiom(
         body(
@@ -155,7 +176,9 @@ IDIOMS: dict[str, Idiom] = {
         ("its resources is set again after the pipeline is made (line 13)",),
     ),
     "effective: a step and its namesake": Idiom(
-        body("a = train()", "b = train()", 'a.resources.instance_type = "small"', made='"sized.yml"'),
+        body(
+            "a = train()", "b = train()", 'a.resources.instance_type = "small"', made='"sized.yml"'
+        ),
         {"a": None, "b": None},
         ("its resources are those of its component, which another step uses too",),
         {"instance_type": "big", "steps": ("a",)},
@@ -302,7 +325,8 @@ IDIOMS: dict[str, Idiom] = {
         {"a": BIG},
     ),
     "target: steps in a loop": Idiom(
-        body("for x in (1, 2):", "    a = train(x=x)", "    b = a.outputs.model"), {"a": BIG, "a_1": BIG}
+        body("for x in (1, 2):", "    a = train(x=x)", "    b = a.outputs.model"),
+        {"a": BIG, "a_1": BIG},
     ),
     "target: steps in branches": Idiom(
         body("if os.sep:", "    a = train(x=1)", "else:", "    a = train(x=2)"), {"a": BIG}

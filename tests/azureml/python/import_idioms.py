@@ -70,7 +70,8 @@ IMPORTS: dict[str, Idiom] = {
         (SPARK,),
     ),
     "a constant of a class": Idiom(
-        _loads("from own_config import Config", 'load_component(Config.folder + "/train.yml")'), {"a": BIG}
+        _loads("from own_config import Config", 'load_component(Config.folder + "/train.yml")'),
+        {"a": BIG},
     ),
     "a constant that the environment decides": Idiom(
         _loads("from own_config import ANYWHERE", 'load_component(ANYWHERE + "/train.yml")'),
@@ -80,7 +81,9 @@ IMPORTS: dict[str, Idiom] = {
     "a constant of two branches": Idiom(
         _loads("from own_config import SPEED", "load_component(SPEED)"), {"a": None}, (UNKNOWN,)
     ),
-    "components": Idiom(_steps("from own_parts import sparkle, train", "train", "sparkle"), _BOTH, (SPARK,)),
+    "components": Idiom(
+        _steps("from own_parts import sparkle, train", "train", "sparkle"), _BOTH, (SPARK,)
+    ),
     "components of a module": Idiom(
         _steps("import own_parts.made as parts", "parts.train", "parts.sparkle"), _BOTH, (SPARK,)
     ),

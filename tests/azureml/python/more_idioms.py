@@ -86,7 +86,12 @@ MORE: dict[str, Idiom] = {
     ),
     "target: two steps on one line": Idiom(body("a, b = train(), train()"), {"a": BIG, "b": BIG}),
     "effective: enumerate": Idiom(
-        body("a = train()", "b = train()", "for i, node in enumerate((a, b)):", f"    node.resources = {SMALL}"),
+        body(
+            "a = train()",
+            "b = train()",
+            "for i, node in enumerate((a, b)):",
+            f"    node.resources = {SMALL}",
+        ),
         {"a": None, "node": None},
         ("its resources is set in a loop (line 12)",),
     ),
@@ -96,12 +101,20 @@ MORE: dict[str, Idiom] = {
         ("its resources is set in a loop (line 11)",),
     ),
     "effective: the steps of the job under another name": Idiom(
-        body("a = train()", "b = train()", after=f'job = p()\nsteps = job.jobs\nsteps["a"].resources = {SMALL}'),
+        body(
+            "a = train()",
+            "b = train()",
+            after=f'job = p()\nsteps = job.jobs\nsteps["a"].resources = {SMALL}',
+        ),
         {"a": None, "b": BIG},
         (AGAIN.format(14),),
     ),
     "effective: a step of the job under another name": Idiom(
-        body("a = train()", "b = train()", after=f'job = p()\nnode = job.jobs["a"]\nnode.resources = {SMALL}'),
+        body(
+            "a = train()",
+            "b = train()",
+            after=f'job = p()\nnode = job.jobs["a"]\nnode.resources = {SMALL}',
+        ),
         {"a": None, "b": BIG},
         (AGAIN.format(14),),
     ),
@@ -116,7 +129,8 @@ MORE: dict[str, Idiom] = {
     ),
     "effective: a job of a helper": Idiom(
         body(
-            "a = train()", after=f'def build():\n    return p()\njob = build()\njob.jobs["a"].resources = {SMALL}'
+            "a = train()",
+            after=f'def build():\n    return p()\njob = build()\njob.jobs["a"].resources = {SMALL}',
         ),
         {"a": None},
         (AGAIN.format(14),),
@@ -178,13 +192,30 @@ MORE: dict[str, Idiom] = {
     ),
     # The steps of a component with resources share them, whichever comes first; a command object is copied.
     "shared: set on another step": Idiom(
-        body("a = train()", "b = train()", 'b.resources.shm_size = "8g"', "c = train()", made='"sized.yml"'),
+        body(
+            "a = train()",
+            "b = train()",
+            'b.resources.shm_size = "8g"',
+            "c = train()",
+            made='"sized.yml"',
+        ),
         {key: {**BIG, "shm_size": "8g", "docker_args": "--ipc=host"} for key in "abc"},
     ),
     "shared: a count that is not asked for": Idiom(
-        body("a = train()", "b = train()", "b.resources.instance_count = 5", "c = train()", made='"sized.yml"'),
+        body(
+            "a = train()",
+            "b = train()",
+            "b.resources.instance_count = 5",
+            "c = train()",
+            made='"sized.yml"',
+        ),
         {
-            key: {"instance_type": "big", "instance_count": 5, "shm_size": "4g", "docker_args": "--ipc=host"}
+            key: {
+                "instance_type": "big",
+                "instance_count": 5,
+                "shm_size": "4g",
+                "docker_args": "--ipc=host",
+            }
             for key in "abc"
         },
         settings={"instance_type": "big"},
@@ -196,7 +227,12 @@ MORE: dict[str, Idiom] = {
     ),
     "shared: set on both": Idiom(
         body(
-            *("a = train()", 'a.resources.shm_size = "1g"', "b = train()", 'b.resources.shm_size = "8g"'),
+            *(
+                "a = train()",
+                'a.resources.shm_size = "1g"',
+                "b = train()",
+                'b.resources.shm_size = "8g"',
+            ),
             made='"sized.yml"',
         ),
         {key: {**BIG, "shm_size": "8g", "docker_args": "--ipc=host"} for key in "ab"},
@@ -209,10 +245,18 @@ MORE: dict[str, Idiom] = {
             "b = train()",
             made='"sized.yml"',
         ),
-        {"a": {**BIG, "shm_size": "1g"}, "b": {**BIG, "shm_size": "4g", "docker_args": "--ipc=host"}},
+        {
+            "a": {**BIG, "shm_size": "1g"},
+            "b": {**BIG, "shm_size": "4g", "docker_args": "--ipc=host"},
+        },
     ),
     "shared: a value that is not plain": Idiom(
-        body("a = train()", "b = train()", 'b.resources.shm_size = os.environ.get("S", "8g")', made='"sized.yml"'),
+        body(
+            "a = train()",
+            "b = train()",
+            'b.resources.shm_size = os.environ.get("S", "8g")',
+            made='"sized.yml"',
+        ),
         {"a": None, "b": None},
         ("another step of its component sets shm_size to os.environ.get",),
         settings={**BIG, "steps": ("a",)},

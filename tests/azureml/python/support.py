@@ -9,7 +9,7 @@ from textwrap import dedent
 from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.python.python_engine import patch_notebook, patch_source
 from arc_toolkit.azureml.settings import Settings
-from arc_toolkit.files import read_raw
+from arc_toolkit.file_io import read_raw
 from arc_toolkit.findings import FileResult, Finding
 
 TYPE = Settings(instance_type="32cpu128g")
@@ -61,7 +61,9 @@ def patch_bytes(path: str, data: bytes, settings: Settings) -> FileResult:
     return patch_source(path, data, settings, Library(read_component))
 
 
-def check_noop(text: str, settings: Settings = BOTH, path: str = "pipeline.py") -> tuple[Finding, ...]:
+def check_noop(
+    text: str, settings: Settings = BOTH, path: str = "pipeline.py"
+) -> tuple[Finding, ...]:
     """Nothing changes; the findings, for the reason."""
     ast.parse(dedent(text))
     result = patch(text, settings, path)
@@ -98,10 +100,21 @@ def check_left(text: str, reason: str, settings: Settings = BOTH, line: int = 0)
 def notebook(*cells: str | list[str], indent: int = 1) -> bytes:
     """A notebook of code cells; a list is written as lines, a text as one string."""
     body: list[dict[str, object]] = [
-        {"cell_type": "code", "execution_count": 1, "metadata": {}, "outputs": [{"text": "é"}], "source": cell}
+        {
+            "cell_type": "code",
+            "execution_count": 1,
+            "metadata": {},
+            "outputs": [{"text": "é"}],
+            "source": cell,
+        }
         for cell in cells
     ]
-    document = {"cells": body, "metadata": {"kernelspec": {"name": "python3"}}, "nbformat": 4, "nbformat_minor": 2}
+    document = {
+        "cells": body,
+        "metadata": {"kernelspec": {"name": "python3"}},
+        "nbformat": 4,
+        "nbformat_minor": 2,
+    }
     return (json.dumps(document, indent=indent) + "\n").encode()
 
 

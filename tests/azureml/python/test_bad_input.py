@@ -39,7 +39,10 @@ AZURE = b"from azure.ai.ml import command\n"
         (AZURE + b"x = `a`\n", "Python 2 code"),
         (AZURE + b"x = 1\0\n", "2:6: holds null bytes: not Python source"),
         (AZURE + b"x = '\xff'\n", "2:6: not utf-8 text"),
-        (b"# coding: klingon\n" + AZURE, "1:1: cannot tell its encoding: unknown encoding: klingon"),
+        (
+            b"# coding: klingon\n" + AZURE,
+            "1:1: cannot tell its encoding: unknown encoding: klingon",
+        ),
         (AZURE + b"x = " + b"(" * 3000 + b")" * 3000 + b"\n", "too many nested parentheses"),
     ],
     ids=[
@@ -75,7 +78,9 @@ def test_python_that_cannot_be_parsed(data: bytes, sentence: str) -> None:
         (b"import os\nprint 'x'\n", "0:0: no AzureML code"),
     ],
 )
-def test_a_file_that_only_imports_an_sdk_says_what_is_wrong_with_it(data: bytes, sentence: str) -> None:
+def test_a_file_that_only_imports_an_sdk_says_what_is_wrong_with_it(
+    data: bytes, sentence: str
+) -> None:
     assert sentence in reason(patch_source("p.py", data, TYPE))
 
 
@@ -90,7 +95,10 @@ def test_a_file_that_only_imports_an_sdk_says_what_is_wrong_with_it(data: bytes,
         (b"[]", "a notebook without cells"),
         (b'{"cells": [1]}', "cell 1 is not an object"),
         (b'{"cells": [{"cell_type": "code", "source": [1]}]}', "the source of cell 1 is not text"),
-        (b'{"cells": [{"cell_type": "code", "source": {"a": 1}}]}', "the source of cell 1 is not text"),
+        (
+            b'{"cells": [{"cell_type": "code", "source": {"a": 1}}]}',
+            "the source of cell 1 is not text",
+        ),
         (b'{"a": "\xff"}', "1:8: not UTF-8 text"),
         (b'{"cells": []} x', "not valid JSON: Extra data"),
         (b"[" * 100_000, "nested too deeply"),
@@ -130,6 +138,9 @@ def test_the_command_says_it_in_one_sentence_and_does_the_others(
     (tmp_path / "empty.ipynb").write_bytes(b"{}")
     result = arc("patch", "--instance-type", "32cpu128g", "--write", *sorted(tmp_path.iterdir()))
     assert result.code == 2
-    assert f"cannot use {tmp_path}/old.py:2:1: Python 2 code: convert it to Python 3 first" in result.err
+    assert (
+        f"cannot use {tmp_path}/old.py:2:1: Python 2 code: convert it to Python 3 first"
+        in result.err
+    )
     assert f"cannot use {tmp_path}/empty.ipynb: a notebook without cells" in result.err
     assert b'instance_type="32cpu128g"' in (tmp_path / "good.py").read_bytes()

@@ -22,15 +22,29 @@ IMPORT = b"from azure.ai.ml import command"
         (b"\xef\xbb\xbf" + IMPORT + b"\n" + LINE + b"\n", "BOM"),
         (b"\xef\xbb\xbf# coding: utf-8\n" + IMPORT + b"\n" + LINE + b"\n", "BOM and cookie"),
         (
-            b"# -*- coding: latin-1 -*-\n# \xe9\xff\n" + IMPORT + b"\nx = '\xe9'; \n" + LINE + b"  # \xe9\n",
+            b"# -*- coding: latin-1 -*-\n# \xe9\xff\n"
+            + IMPORT
+            + b"\nx = '\xe9'; \n"
+            + LINE
+            + b"  # \xe9\n",
             "latin-1",
         ),
-        (b"#!/bin/py\n# vim: set fileencoding=cp1252 :\n" + IMPORT + b"\n" + LINE + b"  # \x80\n", "cp1252"),
+        (
+            b"#!/bin/py\n# vim: set fileencoding=cp1252 :\n"
+            + IMPORT
+            + b"\n"
+            + LINE
+            + b"  # \x80\n",
+            "cp1252",
+        ),
         (b"# coding: euc-jp\n# \xc6\xfc\xcb\xdc\n" + IMPORT + b"\n" + LINE + b"\n", "EUC-JP"),
         (IMPORT + b"\n\x0c\n" + LINE + b"\n", "form feed"),
         (IMPORT + b"\n\x0c" + LINE + b"\n", "form feed before the statement"),
         (IMPORT + b"\nif x:\n\t" + LINE + b"\t\n", "tabs"),
-        (IMPORT + "\nx = '\u2028\x85\x0b'\n".encode() + LINE + b"\n", "other line separators in strings"),
+        (
+            IMPORT + "\nx = '\u2028\x85\x0b'\n".encode() + LINE + b"\n",
+            "other line separators in strings",
+        ),
         (IMPORT + b"\ny = 1  # \\\n" + LINE + b" \\\n\n", "backslashes"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -62,7 +76,9 @@ def test_new_lines_have_the_newline_and_the_indent_of_the_file(newline: str, ind
 def test_columns_behind_wide_characters_are_right() -> None:
     before = "from azure.ai.ml import command\nx = ['日本語', 'é', '🎉', command(command='🎉', name='é'), 'é']\n"
     result = patch_bytes("p.py", before.encode(), TYPE)
-    assert (result.after or b"").decode() == before.replace("name='é'", "name='é', instance_type='32cpu128g'")
+    assert (result.after or b"").decode() == before.replace(
+        "name='é'", "name='é', instance_type='32cpu128g'"
+    )
 
 
 @pytest.mark.parametrize(

@@ -15,12 +15,22 @@ def test_the_default_of_the_decorator_is_replaced_and_steps_stay() -> None:
 
 
 def test_the_default_of_the_job_is_replaced() -> None:
-    text = V2 + "\n@dsl.pipeline()\n" + STEP + '\n\njob = p(x=1)\njob.settings.default_compute = "cpu"\n'
+    text = (
+        V2
+        + "\n@dsl.pipeline()\n"
+        + STEP
+        + '\n\njob = p(x=1)\njob.settings.default_compute = "cpu"\n'
+    )
     check_transformed(text, text.replace('"cpu"', '"k8s"'), COMPUTE)
 
 
 def test_settings_of_other_objects_are_none_of_ours() -> None:
-    text = V2 + '\n@dsl.pipeline(default_compute="k8s")\n' + STEP + '\n\nother.settings.default_compute = "cpu"\n'
+    text = (
+        V2
+        + '\n@dsl.pipeline(default_compute="k8s")\n'
+        + STEP
+        + '\n\nother.settings.default_compute = "cpu"\n'
+    )
     assert [finding for finding in check_noop(text, COMPUTE) if finding.rule == "compute"] == []
 
 
@@ -66,7 +76,11 @@ def p(x):
 def test_bound_computes_are_left() -> None:
     text = V2 + "\n@dsl.pipeline(default_compute=cluster)\n" + STEP
     check_left(text, "it is bound to cluster", COMPUTE, line=6)
-    check_left("from azure.ai.ml import command\n\nwork = command(compute=cluster)\n", "bound to cluster", COMPUTE)
+    check_left(
+        "from azure.ai.ml import command\n\nwork = command(compute=cluster)\n",
+        "bound to cluster",
+        COMPUTE,
+    )
 
 
 def test_v15_targets() -> None:
@@ -75,10 +89,14 @@ def test_v15_targets() -> None:
     text = V15 + "\n@dsl.pipeline()\n" + STEP
     check_transformed(text, text + '    node.runsettings.target = "k8s"\n', COMPUTE)
     check_transformed(
-        text + '    node.runsettings.target = "cpu"\n', text + '    node.runsettings.target = "k8s"\n', COMPUTE
+        text + '    node.runsettings.target = "cpu"\n',
+        text + '    node.runsettings.target = "k8s"\n',
+        COMPUTE,
     )
     configure = "    node.runsettings.configure(target='{}', x=1)\n"
-    check_transformed(text + configure.format("cpu"), text + configure.replace("'{}'", '"k8s"'), COMPUTE)
+    check_transformed(
+        text + configure.format("cpu"), text + configure.replace("'{}'", '"k8s"'), COMPUTE
+    )
 
 
 def test_an_ignore_keeps_the_compute() -> None:

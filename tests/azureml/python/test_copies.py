@@ -18,7 +18,9 @@ def p():
     b = step()
 """
 THREADS = Settings(threads="auto", manual=True, cores=8, steps=("a",))
-FAISS = 'step = command(command="x", environment="azureml:faiss:1", environment_variables={"A": "1"})\n'
+FAISS = (
+    'step = command(command="x", environment="azureml:faiss:1", environment_variables={"A": "1"})\n'
+)
 
 
 def test_variables_of_one_step_are_added_to_those_that_it_copies() -> None:
@@ -61,17 +63,25 @@ def test_what_the_command_object_gets_is_known_of_its_steps() -> None:
         "missing-instance-type",
         "lightgbm-threads",
     }
-    after = text.replace(':1")', ':1", instance_type="32cpu128g", environment_variables={"OMP_NUM_THREADS": "8"})')
+    after = text.replace(
+        ':1")', ':1", instance_type="32cpu128g", environment_variables={"OMP_NUM_THREADS": "8"})'
+    )
     settings = Settings(instance_type="32cpu128g", threads="lightgbm", cores=8, manual=True)
     for finding in check_transformed(
-        text, after.replace('{"OMP', '{"MKL_NUM_THREADS": "8", "NUMEXPR_NUM_THREADS": "8", "OMP'), settings
+        text,
+        after.replace('{"OMP', '{"MKL_NUM_THREADS": "8", "NUMEXPR_NUM_THREADS": "8", "OMP'),
+        settings,
     ):
         assert finding.rule == "threads"
 
 
 def test_a_misspelt_variable_is_merged_in_the_command_object_alone() -> None:
     variables = 'environment_variables={"AMLARC_RESTEP": "x"})\n'
-    text = OBJECT + f'step = command(command="x", environment="azureml:lightgbm:1", {variables}' + STEPS
+    text = (
+        OBJECT
+        + f'step = command(command="x", environment="azureml:lightgbm:1", {variables}'
+        + STEPS
+    )
     text += '    b.environment_variables["B"] = "2"\n'
     value = "export MKL_NUM_THREADS=` get_cores ` NUMEXPR_NUM_THREADS=` get_cores ` OMP_NUM_THREADS=` get_cores `"
     after = text.replace('"AMLARC_RESTEP": "x"', f'"AMLARC_PRESTEP": "{value}; x"')
@@ -82,7 +92,9 @@ def test_a_sweep_has_the_compute_of_its_trial() -> None:
     trial = 'trial = command(command="x", environment="e", compute="old")\n'
     sweep = 'primary_metric="m", goal="minimize", sampling_algorithm="random"'
     text = (
-        OBJECT + trial + STEPS.replace("a = step()", f"a = trial.sweep({sweep})").replace("    b = step()\n", "")
+        OBJECT
+        + trial
+        + STEPS.replace("a = step()", f"a = trial.sweep({sweep})").replace("    b = step()\n", "")
     )
     settings = Settings(compute="new")
     check_transformed(text, text.replace('"old"', '"new"').replace('"k8s"', '"new"'), settings)
@@ -98,14 +110,33 @@ def test_values_set_in_missing_resources_are_reported() -> None:
     none = 'step = command(command="x", environment="e")\n'
     for text, lines in (
         (none + 'step.resources.instance_type = "t"\n', [5]),
-        (none + STEPS + '    a.resources.instance_type = "t"\n    a.resources.shm_size = "4g"\n', [11, 12]),
-        (none + STEPS + "    a.resources = JobResourceConfiguration()\n    a.resources.shm_size = '4g'\n", []),
-        (none + "step.resources = JobResourceConfiguration()\n" + STEPS + '    a.resources.shm_size = "4g"\n', []),
-        (none.replace(")", ', shm_size="4g")') + STEPS + '    a.resources.instance_type = "t"\n', []),
+        (
+            none + STEPS + '    a.resources.instance_type = "t"\n    a.resources.shm_size = "4g"\n',
+            [11, 12],
+        ),
+        (
+            none
+            + STEPS
+            + "    a.resources = JobResourceConfiguration()\n    a.resources.shm_size = '4g'\n",
+            [],
+        ),
+        (
+            none
+            + "step.resources = JobResourceConfiguration()\n"
+            + STEPS
+            + '    a.resources.shm_size = "4g"\n',
+            [],
+        ),
+        (
+            none.replace(")", ', shm_size="4g")') + STEPS + '    a.resources.instance_type = "t"\n',
+            [],
+        ),
         (none.replace(")", ", **more)") + STEPS + '    a.resources.instance_type = "t"\n', []),
     ):
         findings = [
-            finding for finding in check_noop(OBJECT + text, Settings()) if finding.rule == "missing-resources"
+            finding
+            for finding in check_noop(OBJECT + text, Settings())
+            if finding.rule == "missing-resources"
         ]
         assert [finding.line for finding in findings] == lines
         assert all(finding.severity == "error" for finding in findings)

@@ -9,7 +9,10 @@ from tests.azureml.python.support import V2, check_noop, patch
 
 HEAD = V2.replace("import dsl,", "import MpiDistribution, TensorFlowDistribution, command, dsl,")
 STEP = HEAD + "\n@dsl.pipeline()\ndef p():\n    a = train()\n"
-JOB = HEAD + 'job = command(command="{}", environment="azureml:e:1", compute="c", instance_count=2{})\n'
+JOB = (
+    HEAD
+    + 'job = command(command="{}", environment="azureml:e:1", compute="c", instance_count=2{})\n'
+)
 COUNT = Settings(instance_count=3)
 
 
@@ -19,7 +22,10 @@ COUNT = Settings(instance_count=3)
         ("a.distribution = MpiDistribution(process_count_per_instance=2)", "4"),
         ("a.distribution = {'type': 'mpi', 'process_count_per_instance': 4}", "2"),
         ("a.distribution = dict(type='mpi', process_count_per_instance=4)", "2"),
-        ("a.distribution = MpiDistribution()\n    a.distribution.process_count_per_instance = 8", "1"),
+        (
+            "a.distribution = MpiDistribution()\n    a.distribution.process_count_per_instance = 8",
+            "1",
+        ),
         ("two = MpiDistribution(process_count_per_instance=2)\n    a.distribution = two", "4"),
     ],
 )
@@ -36,7 +42,11 @@ def test_a_distribution_that_cannot_be_read_is_reported(value: str) -> None:
     settings = Settings(instance_type="8cpu32g", threads="lightgbm")
     result = patch(f"{STEP}    a.distribution = {value}\n", settings)
     assert b"OMP_NUM_THREADS" not in (result.after or b"")
-    assert any("processes per node" in finding.reason for finding in result.findings if finding.rule == "threads")
+    assert any(
+        "processes per node" in finding.reason
+        for finding in result.findings
+        if finding.rule == "threads"
+    )
 
 
 @pytest.mark.parametrize(
@@ -48,7 +58,8 @@ def test_a_distribution_that_cannot_be_read_is_reported(value: str) -> None:
             "worker_count of command job is 2",
         ),
         (
-            STEP + "    a.distribution = TensorFlowDistribution()\n    a.distribution.worker_count = 1\n",
+            STEP
+            + "    a.distribution = TensorFlowDistribution()\n    a.distribution.worker_count = 1\n",
             "worker_count of step `a` is 1",
         ),
     ],
@@ -56,12 +67,17 @@ def test_a_distribution_that_cannot_be_read_is_reported(value: str) -> None:
 def test_what_does_not_follow_the_count_is_reported(text: str, message: str) -> None:
     result = patch(text, COUNT)
     assert result.after is not None
-    assert [finding.message for finding in result.findings if finding.severity == "warning"] == [message]
+    assert [finding.message for finding in result.findings if finding.severity == "warning"] == [
+        message
+    ]
 
 
 def test_kind_distributed_is_whatever_has_a_distribution() -> None:
     settings = Settings(instance_type="big", kinds=("distributed",))
-    text = STEP + "    b = train()\n    b.distribution = MpiDistribution(process_count_per_instance=2)\n"
+    text = (
+        STEP
+        + "    b = train()\n    b.distribution = MpiDistribution(process_count_per_instance=2)\n"
+    )
     after = (patch(text, settings).after or b"").decode()
     assert "b.resources" in after
     assert "a.resources" not in after

@@ -8,9 +8,7 @@ from arc_toolkit.azureml.settings import Settings
 from tests.azureml.python.support import V2, V15, check_left, check_noop, check_transformed
 
 EXPOSE = Settings(instance_type="32cpu128g", instance_count=2, expose_parameters=True)
-BOUND = (
-    "    node.resources = JobResourceConfiguration(instance_type=instance_type, instance_count=instance_count)\n"
-)
+BOUND = "    node.resources = JobResourceConfiguration(instance_type=instance_type, instance_count=instance_count)\n"
 
 
 @pytest.mark.parametrize(
@@ -39,7 +37,9 @@ BOUND = (
 def test_parameters_are_added_in_the_style_of_the_others(before: str, after: str) -> None:
     head = V2 + "\n@dsl.pipeline\ndef p"
     check_transformed(
-        head + before + ":\n    node = train()\n", head + after + ":\n    node = train()\n" + BOUND, EXPOSE
+        head + before + ":\n    node = train()\n",
+        head + after + ":\n    node = train()\n" + BOUND,
+        EXPOSE,
     )
 
 
@@ -48,14 +48,18 @@ def test_parameters_that_are_not_plain_stay(parameters: str) -> None:
     text = V2 + f"\n@dsl.pipeline\ndef p{parameters}:\n    node = train()\n"
     findings = check_transformed(
         text,
-        text + '    node.resources = JobResourceConfiguration(instance_type="32cpu128g", instance_count=2)\n',
+        text
+        + '    node.resources = JobResourceConfiguration(instance_type="32cpu128g", instance_count=2)\n',
         EXPOSE,
     )
     assert "its parameters are not plain ones" in {finding.reason for finding in findings}
 
 
 def test_literals_become_the_parameter_and_its_default() -> None:
-    text = V2 + "\n@dsl.pipeline\ndef p(x):\n    node = train(x=x)\n    node.resources = JobResourceConfiguration("
+    text = (
+        V2
+        + "\n@dsl.pipeline\ndef p(x):\n    node = train(x=x)\n    node.resources = JobResourceConfiguration("
+    )
     check_transformed(
         text + 'instance_type="64cpu", instance_count=4, shm_size="1g")\n',
         text.replace("p(x)", 'p(x, instance_type="64cpu", instance_count=4)')
@@ -79,12 +83,17 @@ def test_steps_that_differ_have_no_common_default() -> None:
         text += f"    {name} = train(x=x)\n    {name}.resources = JobResourceConfiguration("
         text += f'instance_type="{size}", instance_count=count)\n'
     check_left(
-        text, "use --instance-type", Settings(expose_parameters=True, only=frozenset({"expose-parameters"}))
+        text,
+        "use --instance-type",
+        Settings(expose_parameters=True, only=frozenset({"expose-parameters"})),
     )
 
 
 def test_parameters_that_are_there_are_used_and_their_default_follows() -> None:
-    text = V2 + "\n@dsl.pipeline\ndef p(x, instance_count, instance_type='small'):\n    node = train(x=x)\n"
+    text = (
+        V2
+        + "\n@dsl.pipeline\ndef p(x, instance_count, instance_type='small'):\n    node = train(x=x)\n"
+    )
     check_transformed(text, text.replace("'small'", '"32cpu128g"') + BOUND, EXPOSE)
 
 
@@ -96,7 +105,9 @@ def test_a_variable_of_that_name_is_not_shadowed() -> None:
         + '    node.resources = JobResourceConfiguration(instance_type="32cpu128g", instance_count=instance_count)\n',
         EXPOSE,
     )
-    assert "the name instance_type is already a variable here" in {finding.reason for finding in findings}
+    assert "the name instance_type is already a variable here" in {
+        finding.reason for finding in findings
+    }
 
 
 def test_command_objects_are_bound_at_the_step_and_keep_their_other_resources() -> None:
@@ -121,7 +132,10 @@ def p(x):
 
 
 def test_v15_passes_the_parameters_to_configure() -> None:
-    text = V15 + "\n@dsl.pipeline(name='p')\ndef p(data):\n    a = train(data=data)\n    b = train(data=data)\n"
+    text = (
+        V15
+        + "\n@dsl.pipeline(name='p')\ndef p(data):\n    a = train(data=data)\n    b = train(data=data)\n"
+    )
     text += "    b.runsettings.resource_layout.configure(node_count=8)\n"
     check_transformed(
         text,
@@ -175,21 +189,26 @@ def test_the_count_of_one_step_does_not_spread_with_an_instance_type() -> None:
 
 
 def test_a_parameter_that_is_there_does_not_overrule_a_step() -> None:
-    text = TWO.replace("    b = train(x=x)\n", "").replace("p(x)", "p(x, instance_type='small', instance_count=8)")
+    text = TWO.replace("    b = train(x=x)\n", "").replace(
+        "p(x)", "p(x, instance_type='small', instance_count=8)"
+    )
     after = text.replace(
-        'instance_type="gpu8", instance_count=8', 'instance_type="gpu8", instance_count=instance_count'
+        'instance_type="gpu8", instance_count=8',
+        'instance_type="gpu8", instance_count=instance_count',
     )
     findings = check_transformed(text, after, SPREAD)
-    assert "its steps have gpu8, and the default of the parameter is 'small': use --instance-type" in {
-        finding.reason for finding in findings
-    }
+    assert (
+        "its steps have gpu8, and the default of the parameter is 'small': use --instance-type"
+        in {finding.reason for finding in findings}
+    )
 
 
 def test_a_sweep_has_the_resources_of_its_trial() -> None:
     text = TWO.replace("    b = train(x=x)\n", "    s = a.sweep(primary_metric='m', goal='g')\n")
     check_transformed(
         text,
-        text.replace("p(x)", 'p(x, instance_type="gpu8", instance_count=8)') + BOUND.replace("node.", "s."),
+        text.replace("p(x)", 'p(x, instance_type="gpu8", instance_count=8)')
+        + BOUND.replace("node.", "s."),
         SPREAD,
     )
 
@@ -201,9 +220,13 @@ def test_an_ignored_step_is_not_bound(rule: str, line: str) -> None:
     bound = "    b.resources = JobResourceConfiguration(instance_type=instance_type"
     if rule == "instance-type":
         after = kept.replace("instance_count=8", "instance_count=instance_count")
-        after = after.replace("p(x)", 'p(x, instance_count=2, instance_type="t")')  # the first use comes first
+        after = after.replace(
+            "p(x)", 'p(x, instance_count=2, instance_type="t")'
+        )  # the first use comes first
     else:
         after = kept.replace("p(x)", 'p(x, instance_type="t", instance_count=2)')
     check_transformed(
-        kept, after + bound + ", instance_count=instance_count)\n", Settings("t", 2, expose_parameters=True)
+        kept,
+        after + bound + ", instance_count=instance_count)\n",
+        Settings("t", 2, expose_parameters=True),
     )

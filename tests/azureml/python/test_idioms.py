@@ -38,7 +38,9 @@ def patched(idiom: Idiom, folder: Path) -> FileResult:
 def test_what_is_not_changed_is_reported(idiom: Idiom, folder: Path) -> None:
     result = patched(idiom, folder)
     reasons = {
-        finding.reason for finding in result.findings if finding.rule in ("instance-type", "expose-parameters")
+        finding.reason
+        for finding in result.findings
+        if finding.rule in ("instance-type", "expose-parameters")
     }
     assert len(reasons) == len(idiom.reasons), reasons
     for reason in idiom.reasons:
@@ -53,7 +55,9 @@ def test_what_is_not_changed_is_reported(idiom: Idiom, folder: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("idiom", ALL.values(), ids=ALL)
-def test_the_rest_body_has_what_is_expected(idiom: Idiom, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rest_body_has_what_is_expected(
+    idiom: Idiom, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     try:
         import azure.ai.ml  # noqa: F401
     except ImportError:
@@ -64,7 +68,9 @@ def test_the_rest_body_has_what_is_expected(idiom: Idiom, folder: Path, monkeypa
     for name in [name for name in sys.modules if name.startswith("own_")]:
         monkeypatch.delitem(sys.modules, name)
     result = patched(idiom, folder)
-    before, after = (sent(text, folder) for text in (idiom.text, (result.after or result.before).decode()))
+    before, after = (
+        sent(text, folder) for text in (idiom.text, (result.after or result.before).decode())
+    )
     assert before.keys() == after.keys() == idiom.expected.keys()
     for name, expected in idiom.expected.items():
         was, body = before[name], after[name]
@@ -84,9 +90,15 @@ def sent(text: str, folder: Path) -> dict[str, dict[str, Any]]:
     if hasattr(job, "jobs"):
         return dict(properties.jobs)
     body = properties.as_dict()
-    words = {"instanceType": "instance_type", "instanceCount": "instance_count", "shmSize": "shm_size"}
+    words = {
+        "instanceType": "instance_type",
+        "instanceCount": "instance_count",
+        "shmSize": "shm_size",
+    }
     resources = body.get("resources") or {}
-    body["resources"] = {words[key]: value for key, value in resources.items() if value and key in words}
+    body["resources"] = {
+        words[key]: value for key, value in resources.items() if value and key in words
+    }
     return {"": body}
 
 
@@ -96,4 +108,8 @@ def _resources(body: dict[str, Any]) -> dict[str, Any]:
 
 def _rest(body: dict[str, Any]) -> dict[str, Any]:
     """All but the resources; a component is written with a name that depends on its content."""
-    return {key: str(value) for key, value in body.items() if key not in ("resources", "componentId", "_source")}
+    return {
+        key: str(value)
+        for key, value in body.items()
+        if key not in ("resources", "componentId", "_source")
+    }

@@ -54,11 +54,16 @@ def test_an_ignore_holds_for_compute_and_threads(rule: str, line: str, settings:
 
 
 def test_an_ignore_of_v15_holds_on_the_line_of_configure() -> None:
-    text = V15 + "\n@dsl.pipeline\ndef p(x):\n    s = train(x=x)\n    s.runsettings.resource_layout.configure("
+    text = (
+        V15
+        + "\n@dsl.pipeline\ndef p(x):\n    s = train(x=x)\n    s.runsettings.resource_layout.configure("
+    )
     assert check_noop(f"{text}instance_type='old')  {WHY.format('instance-type')}\n", TYPE) == ()
 
 
-@pytest.mark.parametrize("comment", ["ignore[instance-type] small pool", "ignore-file[instance-type] small pool"])
+@pytest.mark.parametrize(
+    "comment", ["ignore[instance-type] small pool", "ignore-file[instance-type] small pool"]
+)
 def test_what_else_is_asked_of_an_ignored_step_is_done(comment: str) -> None:
     above = STEP.replace("    d = ", f"    # arc-toolkit: {comment}\n    d = ")
     asked = Settings(instance_type="t", instance_count=2)
@@ -92,8 +97,12 @@ def test_an_ignore_without_a_reason_is_reported_and_not_obeyed() -> None:
         ("ignore-of-unknown-rule", "x = 1  # arc-toolkit: ignore[no-rule] for a reason"),
     ],
 )
-def test_a_finding_of_a_rule_can_be_ignored_at_its_line_and_in_the_file(rule: str, code: str) -> None:
-    head = "from azure.ai.ml import command\nfrom azureml.pipeline.steps import ParallelRunConfig\n\n"
+def test_a_finding_of_a_rule_can_be_ignored_at_its_line_and_in_the_file(
+    rule: str, code: str
+) -> None:
+    head = (
+        "from azure.ai.ml import command\nfrom azureml.pipeline.steps import ParallelRunConfig\n\n"
+    )
     assert [finding.rule for finding in patch(head + code + "\n", Settings()).findings] == [rule]
     above = f"# arc-toolkit: ignore[{rule}] it is known\n"
     whole = f"# arc-toolkit: ignore-file[{rule}] it is known\n"

@@ -9,7 +9,15 @@ import pytest
 
 from arc_toolkit.azureml.python.python_engine import patch_notebook, patch_source
 from arc_toolkit.azureml.settings import Settings
-from tests.azureml.python.support import BOTH, TYPE, check_left, check_noop, notebook, patch, sources
+from tests.azureml.python.support import (
+    BOTH,
+    TYPE,
+    check_left,
+    check_noop,
+    notebook,
+    patch,
+    sources,
+)
 from tests.support import Result
 
 HEAD = "from azure.ai.ml import dsl, load_component\n"
@@ -20,7 +28,9 @@ def p():
     return {}
 """
 SPARK = "$schema: https://azuremlschemas.azureedge.net/latest/sparkComponent.schema.json\ntype: spark\nname: s\n"
-COMMAND = "type: command\nname: train\nversion: {version}\ncommand: python train.py ${{{{inputs.x}}}}\n"
+COMMAND = (
+    "type: command\nname: train\nversion: {version}\ncommand: python train.py ${{{{inputs.x}}}}\n"
+)
 LOAD = '\ntrain = load_component(source="parts/train.yml")\n'
 
 
@@ -107,7 +117,9 @@ def inner():
         ("inner", []),
     ],
 )
-def test_what_another_module_of_the_project_has(name: str, reasons: list[str], tmp_path: Path) -> None:
+def test_what_another_module_of_the_project_has(
+    name: str, reasons: list[str], tmp_path: Path
+) -> None:
     (tmp_path / "parts.py").write_text(MODULE)
     (tmp_path / "other.py").write_text("def train(): ...\n")
     text = f"{HEAD}from parts import {name}\nfrom other import train as plain\n@dsl.pipeline()\ndef p():\n"
@@ -120,16 +132,22 @@ def test_what_another_module_of_the_project_has(name: str, reasons: list[str], t
 
 
 @pytest.mark.parametrize("package", [False, True])
-def test_a_decorated_function_of_another_module_is_a_component(package: bool, tmp_path: Path) -> None:
+def test_a_decorated_function_of_another_module_is_a_component(
+    package: bool, tmp_path: Path
+) -> None:
     # As public pipelines have it: each component in its own module, and the package imports them.
     (tmp_path / "components").mkdir()
     (tmp_path / "components" / "train.py").write_text(MODULE)
-    (tmp_path / "components" / "__init__.py").write_text("from .train import train\n" if package else "")
+    (tmp_path / "components" / "__init__.py").write_text(
+        "from .train import train\n" if package else ""
+    )
     imports = "from components import train" if package else "from components.train import train"
     text = f"{HEAD}{imports}\n@dsl.pipeline()\ndef p():\n    a = train()\n    return {{}}\n"
     result = patch_source(str(tmp_path / "p.py"), text.encode(), TYPE)
     assert result.after is not None
-    assert b'    a.resources = JobResourceConfiguration(instance_type="32cpu128g")\n' in result.after
+    assert (
+        b'    a.resources = JobResourceConfiguration(instance_type="32cpu128g")\n' in result.after
+    )
     assert not result.findings
 
 
@@ -151,12 +169,20 @@ def test_a_command_object_of_another_file_gets_the_settings_there(
     (tmp_path / "jobs.py").write_text(JOBS)
     text = f"{HEAD}from jobs import make, train\n@dsl.pipeline()\ndef p():\n    a = {call}\n"
     (tmp_path / "p.py").write_text(text + "    return {'x': a.outputs.x}\n")
-    result = arc("patch", "--instance-type", "big", str(tmp_path if is_given else tmp_path / "p.py"))
-    assert (result.code, "is imported from jobs" in result.err) == ((0, False) if is_given else (2, True))
-    assert ('command="echo", environment="azureml:e:1", instance_type="big")' in result.out) == is_given
+    result = arc(
+        "patch", "--instance-type", "big", str(tmp_path if is_given else tmp_path / "p.py")
+    )
+    assert (result.code, "is imported from jobs" in result.err) == (
+        (0, False) if is_given else (2, True)
+    )
+    assert (
+        'command="echo", environment="azureml:e:1", instance_type="big")' in result.out
+    ) == is_given
 
 
-def test_a_step_with_settings_of_its_own_is_reported_even_so(tmp_path: Path, arc: Callable[..., Result]) -> None:
+def test_a_step_with_settings_of_its_own_is_reported_even_so(
+    tmp_path: Path, arc: Callable[..., Result]
+) -> None:
     (tmp_path / "jobs.py").write_text(JOBS)
     text = f"{HEAD}from jobs import train\n@dsl.pipeline()\ndef p():\n    a = train()\n    a.resources = SMALL\n"
     (tmp_path / "p.py").write_text(text)
@@ -204,7 +230,9 @@ def test_a_sweep_component_of_v15_takes_no_instance_type() -> None:
         tuned = tune(x=1)
         return {}
     """
-    check_left(text, "a SweepComponent takes no instance type: convert it with --sweep-to-v2", line=7)
+    check_left(
+        text, "a SweepComponent takes no instance type: convert it with --sweep-to-v2", line=7
+    )
 
 
 def test_variables_of_a_step_whose_command_has_unknown_arguments_are_set_once() -> None:

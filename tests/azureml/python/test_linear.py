@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from arc_toolkit.azureml.settings import Settings
-from arc_toolkit.files import collector_paused
+from arc_toolkit.file_io import collector_paused
 from tests.azureml.python.support import V2, V15, patch_bytes
 from tests.azureml.support import lines_run
 
@@ -18,7 +18,9 @@ PIPELINE = "@dsl.pipeline()\ndef p(x):\n"
 SHAPES: dict[str, Callable[[int], str]] = {
     "steps": lambda n: HEAD + PIPELINE + "".join(f"    s_{i} = train(x=x)\n" for i in range(n)),
     "one name": lambda n: HEAD + PIPELINE + "    node = train(x=x)\n    node.compute = 'c'\n" * n,
-    "command objects": lambda n: HEAD + "".join(f"job_{i} = command(command='x')\n" for i in range(n)),
+    "command objects": lambda n: (
+        HEAD + "".join(f"job_{i} = command(command='x')\n" for i in range(n))
+    ),
     "pipelines": lambda n: (
         HEAD + "".join(PIPELINE.replace("p(", f"p{i}(") + "    s = train()\n" for i in range(n))
     ),
@@ -31,7 +33,10 @@ SHAPES: dict[str, Callable[[int], str]] = {
     "set_resources": lambda n: (
         HEAD
         + PIPELINE
-        + "".join(f"    s_{i} = train(x=x)\n    s_{i}.set_resources(instance_type='a')\n" for i in range(n))
+        + "".join(
+            f"    s_{i} = train(x=x)\n    s_{i}.set_resources(instance_type='a')\n"
+            for i in range(n)
+        )
     ),
     "v1.5": lambda n: V15 + PIPELINE + "".join(f"    s_{i} = train(x=1)\n" for i in range(n)),
 }

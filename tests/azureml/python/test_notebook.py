@@ -11,7 +11,10 @@ from arc_toolkit.azureml.python.python_engine import patch_notebook
 from arc_toolkit.azureml.settings import Settings
 from tests.azureml.python.support import BOTH, TYPE, notebook, patch_cells, sources
 
-IMPORTS = ["from azure.ai.ml import dsl, load_component\n", "from azure.ai.ml.entities import Environment"]
+IMPORTS = [
+    "from azure.ai.ml import dsl, load_component\n",
+    "from azure.ai.ml.entities import Environment",
+]
 TRAIN = ['train = load_component(source="./train.yml")']
 PIPELINE = [
     "@dsl.pipeline()\n",
@@ -52,7 +55,9 @@ def test_a_source_of_one_string_stays_one_string() -> None:
 
 
 def test_a_notebook_on_one_line_is_spliced_too() -> None:
-    before = json.dumps(json.loads(notebook(IMPORTS, TRAIN, PIPELINE)), separators=(",", ":")).encode()
+    before = json.dumps(
+        json.loads(notebook(IMPORTS, TRAIN, PIPELINE)), separators=(",", ":")
+    ).encode()
     after = patch_cells(before).after
     assert after is not None
     assert b"\n" not in after
@@ -60,7 +65,9 @@ def test_a_notebook_on_one_line_is_spliced_too() -> None:
 
 
 def test_a_new_line_after_the_last_one_leaves_the_list_as_jupyter_writes_it() -> None:
-    after = patch_cells(notebook(IMPORTS, TRAIN, [*PIPELINE[:2], "    node = train(x=x)"]), TYPE).after
+    after = patch_cells(
+        notebook(IMPORTS, TRAIN, [*PIPELINE[:2], "    node = train(x=x)"]), TYPE
+    ).after
     assert json.loads(after or b"{}")["cells"][2]["source"] == [
         *PIPELINE[:2],
         "    node = train(x=x)\n",
@@ -80,7 +87,11 @@ def test_a_line_that_goes_takes_its_item_along() -> None:
 
 
 def test_a_value_over_several_lines_is_replaced() -> None:
-    cell = ["from azure.ai.ml import command\n", "command(instance_type=('a'\n", "    'é'), name='n')"]
+    cell = [
+        "from azure.ai.ml import command\n",
+        "command(instance_type=('a'\n",
+        "    'é'), name='n')",
+    ]
     after = patch_cells(notebook(cell), TYPE).after
     assert sources(after or b"{}") == [
         "from azure.ai.ml import command\ncommand(instance_type=('32cpu128g'), name='n')"
@@ -131,7 +142,9 @@ def test_findings_name_the_cell_and_the_line_of_the_file() -> None:
 
 def test_names_are_followed_over_cells_and_markdown_is_not_read() -> None:
     document = json.loads(notebook(IMPORTS, TRAIN, PIPELINE))
-    document["cells"].insert(1, {"cell_type": "markdown", "metadata": {}, "source": ["train = None\n"]})
+    document["cells"].insert(
+        1, {"cell_type": "markdown", "metadata": {}, "source": ["train = None\n"]}
+    )
     after = patch_cells(json.dumps(document).encode()).after
     assert "node.resources" in sources(after or b"{}")[3]
 
@@ -155,11 +168,15 @@ def test_a_notebook_without_code_cells_is_left() -> None:
     assert (result.after, result.refused) == (None, None)
 
 
-@pytest.mark.parametrize("line", ["pip install azure-ai-ml", "conda install -y lightgbm", "cd ..", "%pip list"])
+@pytest.mark.parametrize(
+    "line", ["pip install azure-ai-ml", "conda install -y lightgbm", "cd ..", "%pip list"]
+)
 def test_magics_without_a_percent_sign_do_not_hide_their_cell(line: str) -> None:
     cell = f'{line}\nfrom azure.ai.ml import command\njob = command(command="x")\n'
     result = patch_cells(notebook(cell), TYPE)
-    assert sources(result.after or b"{}") == [cell.replace('"x")', '"x", instance_type="32cpu128g")')]
+    assert sources(result.after or b"{}") == [
+        cell.replace('"x")', '"x", instance_type="32cpu128g")')
+    ]
     assert result.findings == ()
 
 
@@ -177,5 +194,7 @@ def test_an_import_is_in_a_cell_that_has_run_by_then() -> None:
     pipeline = "@dsl.pipeline\ndef p(x):\n    node = train(x=x)\n"
     asked = Settings(instance_type="32cpu128g", expose_parameters=True)
     first, *others = sources(patch_cells(notebook(early, late + pipeline), asked).after or b"{}")
-    assert first.index("import JobResourceConfiguration") < first.index("= JobResourceConfiguration(")
+    assert first.index("import JobResourceConfiguration") < first.index(
+        "= JobResourceConfiguration("
+    )
     assert "node.resources = JobResourceConfiguration(instance_type=instance_type" in others[0]

@@ -46,7 +46,13 @@ SETTINGS = st.sampled_from(
     ]
 )
 MAKERS = st.sampled_from(
-    ["train({a})", "train({a}) if x else None", "unknown({a})", "command(command='é', name='c')", "command(**x)"]
+    [
+        "train({a})",
+        "train({a}) if x else None",
+        "unknown({a})",
+        "command(command='é', name='c')",
+        "command(**x)",
+    ]
 )
 DECORATORS = st.sampled_from(["", 'default_compute="cpu"', "compute=where"])
 PARAMETERS = st.sampled_from(["x", "x, y=1", "x, *, k=2", "x, **more", "x, instance_type=None"])
@@ -76,7 +82,9 @@ def pipelines(draw: st.DrawFn) -> str:
 
 @given(pipelines(), ASKED)
 @settings(max_examples=100, deadline=None)
-def test_what_is_written_parses_is_stable_and_keeps_all_other_lines(text: str, asked: Settings) -> None:
+def test_what_is_written_parses_is_stable_and_keeps_all_other_lines(
+    text: str, asked: Settings
+) -> None:
     ast.parse(text)
     result = patch_bytes("p.py", text.encode(), asked)
     assert result.refused is None

@@ -49,7 +49,9 @@ def test_a_finding_gives_the_equivalents() -> None:
 
 
 def test_a_config_without_a_step_is_found_too() -> None:
-    text = "from azureml.pipeline.steps import ParallelRunConfig as C\n\nc = C(entry_script='s.py')\n"
+    text = (
+        "from azureml.pipeline.steps import ParallelRunConfig as C\n\nc = C(entry_script='s.py')\n"
+    )
     assert [finding.line for finding in check_noop(text, Settings())] == [3]
 
 
@@ -126,7 +128,11 @@ def converted(text: str) -> tuple[dict[str, object], dict[str, object], list[str
     [(_, content)] = result.new_files
     document = yaml.safe_load(content)
     [step] = document["jobs"].values()
-    return document, step, [finding.message for finding in result.findings if finding.rule == "prs-to-v2"]
+    return (
+        document,
+        step,
+        [finding.message for finding in result.findings if finding.rule == "prs-to-v2"],
+    )
 
 
 def test_variables_positional_arguments_and_later_settings_are_followed() -> None:
@@ -249,4 +255,6 @@ def test_no_default_of_v1_is_written_for_a_config_that_is_not_known(tmp_path: Pa
     text = result.new_files[0][1].decode()
     assert "mini_batch_size: v1's mini_batch_size is a part of config" in text
     assert "mini_batch_size" not in yaml.safe_load(text)["jobs"]["s"]
-    assert [item.severity for item in result.findings if "write them in by hand" in item.message] == ["warning"]
+    assert [
+        item.severity for item in result.findings if "write them in by hand" in item.message
+    ] == ["warning"]

@@ -98,7 +98,9 @@ def test_the_text_before_does_not_even_run() -> None:
 
 
 def test_literals_reach_every_step(tmp_path: Path) -> None:
-    settings = Settings(instance_type="32cpu128g", instance_count=2, threads="lightgbm", compute="k8s")
+    settings = Settings(
+        instance_type="32cpu128g", instance_count=2, threads="lightgbm", compute="k8s"
+    )
     steps = run(PIPELINE, settings, tmp_path)
     assert set(steps) == {"first", "second", "said", "score", "tuned"}
     for name, step in steps.items():
@@ -106,9 +108,7 @@ def test_literals_reach_every_step(tmp_path: Path) -> None:
         assert resources.pop("instance_type") == "32cpu128g", name
         assert resources.pop("instance_count") == 2, name
         assert resources == ({"shm_size": "2g"} if name == "second" else {}), name
-    prestep = (
-        "export MKL_NUM_THREADS=` get_cores ` NUMEXPR_NUM_THREADS=` get_cores ` OMP_NUM_THREADS=` get_cores `"
-    )
+    prestep = "export MKL_NUM_THREADS=` get_cores ` NUMEXPR_NUM_THREADS=` get_cores ` OMP_NUM_THREADS=` get_cores `"
     for name in ("first", "second", "said"):
         assert steps[name]["environment_variables"] == {"AMLARC_PRESTEP": prestep}
     assert steps["score"]["environment_variables"]["OMP_NUM_THREADS"] == "8"
@@ -123,14 +123,25 @@ def test_exposed_parameters_are_bound_in_every_step(tmp_path: Path) -> None:
 
 
 def test_exposed_parameters_have_their_defaults(tmp_path: Path) -> None:
-    text = PIPELINE + "inputs = {name: data._data for name, data in job.inputs.items()}\nassert inputs == {\n"
+    text = (
+        PIPELINE
+        + "inputs = {name: data._data for name, data in job.inputs.items()}\nassert inputs == {\n"
+    )
     text += "    'lr': 0.2, 'instance_type': '32cpu128g', 'instance_count': 2\n}, inputs\n"
-    run(text, Settings(instance_type="32cpu128g", instance_count=2, expose_parameters=True), tmp_path)
+    run(
+        text,
+        Settings(instance_type="32cpu128g", instance_count=2, expose_parameters=True),
+        tmp_path,
+    )
 
 
 def test_set_resources_no_longer_leaks_into_other_steps(tmp_path: Path) -> None:
     steps = run(PIPELINE, Settings(), tmp_path)
-    assert steps["second"]["resources"] == {"instance_type": "small", "instance_count": 1, "shm_size": "2g"}
+    assert steps["second"]["resources"] == {
+        "instance_type": "small",
+        "instance_count": 1,
+        "shm_size": "2g",
+    }
     assert not steps["first"].get("resources")
     assert steps["tuned"]["resources"] == {"instance_type": "small"}
 
@@ -150,7 +161,10 @@ tuned = trial.sweep(compute="cpu", primary_metric="m", goal="minimize", max_tota
     exec(compile(result.after or b"", "sweep.py", "exec"), names)
     body = names["tuned"]._to_job()._to_rest_object().properties
     sent = body.as_dict()
-    assert (sent["resources"]["instanceType"], sent["resources"]["instanceCount"]) == ("32cpu128g", 2)
+    assert (sent["resources"]["instanceType"], sent["resources"]["instanceCount"]) == (
+        "32cpu128g",
+        2,
+    )
     assert sent["computeId"] == "k8s"
     assert "AMLARC_PRESTEP" in sent["trial"]["environmentVariables"]
 
@@ -213,12 +227,20 @@ def test_a_step_copies_its_command_object(tmp_path: Path) -> None:
     both = {"instance_type": "small", "instance_count": 2}
     for name, resources, variables in (
         ("copied", both, {"A": "1", "B": "2"}),
-        ("amended", both | {"instance_count": "${{parent.inputs.n}}"}, {"A": "1", "B": "2", "C": "3"}),
+        (
+            "amended",
+            both | {"instance_count": "${{parent.inputs.n}}"},
+            {"A": "1", "B": "2", "C": "3"},
+        ),
         ("replaced", {"instance_type": "large"}, {"C": "3"}),
         ("scores", {"instance_type": "small"}, {"A": "1"}),
     ):
         job = jobs[name]
-        assert (job["computeId"], job["resources"], job["environment_variables"]) == ("aks", resources, variables)
+        assert (job["computeId"], job["resources"], job["environment_variables"]) == (
+            "aks",
+            resources,
+            variables,
+        )
     assert jobs["copied"]["distribution"]["distribution_type"] == "PyTorch"
     assert jobs["scores"]["max_concurrency_per_instance"] == 4
     assert jobs["scores"]["task"]["environment"].endswith("e:1")

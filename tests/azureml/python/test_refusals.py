@@ -19,14 +19,42 @@ REASONS = [
     ),
     ("    node = train(x=x) if x else train(x=2)\n", "chosen at run time", 8),
     ("    func = train if x else other\n    node = func(x=x)\n", "chosen at run time", 9),
-    ("    node = steps[x](x=x)\n    node.compute = 'c'\n", "picked from a collection at run time", 8),
-    ("    for i in range(3):\n        node = train(x=i)\n    node.compute = 'c'\n", "made in a loop", 9),
+    (
+        "    node = steps[x](x=x)\n    node.compute = 'c'\n",
+        "picked from a collection at run time",
+        8,
+    ),
+    (
+        "    for i in range(3):\n        node = train(x=i)\n    node.compute = 'c'\n",
+        "made in a loop",
+        9,
+    ),
     ("    while x:\n        node = train(x=x)\n    node.compute = 'c'\n", "made in a loop", 9),
-    ("    from azure.ai.ml import command\n    node = command(**x)\n", "its arguments come from **x", 9),
-    ("    from azure.ai.ml import command\n    node = command(*x)\n", "its arguments come from **", 9),
-    ("    node = train(x=x)\n    configure(node)\n", "its settings go through a helper, configure()", 8),
-    ("    node = train(x=x)\n    node.resources = CONFIG\n", "its resources are CONFIG, made elsewhere", 8),
-    ("    node = train(x=x)\n    node.resources = make(1)\n", "its resources are make(1), made elsewhere", 8),
+    (
+        "    from azure.ai.ml import command\n    node = command(**x)\n",
+        "its arguments come from **x",
+        9,
+    ),
+    (
+        "    from azure.ai.ml import command\n    node = command(*x)\n",
+        "its arguments come from **",
+        9,
+    ),
+    (
+        "    node = train(x=x)\n    configure(node)\n",
+        "its settings go through a helper, configure()",
+        8,
+    ),
+    (
+        "    node = train(x=x)\n    node.resources = CONFIG\n",
+        "its resources are CONFIG, made elsewhere",
+        8,
+    ),
+    (
+        "    node = train(x=x)\n    node.resources = make(1)\n",
+        "its resources are make(1), made elsewhere",
+        8,
+    ),
     (
         "    node = train(x=x)\n    node.resources = JobResourceConfiguration(**x)\n",
         "the values come from ** in line 9",
@@ -55,14 +83,22 @@ REASONS = [
 ]
 
 
-@pytest.mark.parametrize(("body", "reason", "line"), REASONS, ids=[reason for _, reason, _ in REASONS])
+@pytest.mark.parametrize(
+    ("body", "reason", "line"), REASONS, ids=[reason for _, reason, _ in REASONS]
+)
 def test_reported_and_left(body: str, reason: str, line: int) -> None:
     assert check_left(HEAD + body, reason, TYPE, line).rule == "instance-type"
 
 
 OUTSIDE = [
-    ("train = client.components.get('train', version='1')", "loaded from a workspace (client.components.get)"),
-    ("train = load_component(client=client, name='train')", "loaded from a workspace (load_component"),
+    (
+        "train = client.components.get('train', version='1')",
+        "loaded from a workspace (client.components.get)",
+    ),
+    (
+        "train = load_component(client=client, name='train')",
+        "loaded from a workspace (load_component",
+    ),
     ("from components import train", "train is imported from components"),
     ("from .components import train", "train is imported from .components"),
     ("def train(x):\n    return other(x)", "train is a helper function"),
@@ -90,7 +126,9 @@ def test_a_component_of_unknown_origin_is_left(made: str, reason: str) -> None:
         ("import", [("note", "this kind does not run on Kubernetes")]),
     ],
 )
-def test_kinds_that_take_no_instance_type(kind: str, reasons: list[tuple[str, str]], tmp_path: Path) -> None:
+def test_kinds_that_take_no_instance_type(
+    kind: str, reasons: list[tuple[str, str]], tmp_path: Path
+) -> None:
     (tmp_path / "train.yml").write_text(f"$schema: s\ntype: {kind}\n")
     findings = check_noop(HEAD + "    node = train(x=x)\n", TYPE, path=str(tmp_path / "p.py"))
     assert [(finding.severity, finding.reason) for finding in findings] == reasons
@@ -105,7 +143,9 @@ def test_kinds_that_take_no_instance_type(kind: str, reasons: list[tuple[str, st
         'Path(FOLDER) / "train.yml"',
     ],
 )
-def test_the_kind_is_read_from_files_named_by_simple_expressions(source: str, tmp_path: Path) -> None:
+def test_the_kind_is_read_from_files_named_by_simple_expressions(
+    source: str, tmp_path: Path
+) -> None:
     (tmp_path / "specs").mkdir()
     (tmp_path / "specs" / "train.yml").write_text("type: spark\ncode: .\nentry: {file: a.py}\n")
     text = f"from azure.ai.ml import dsl, load_component\nFOLDER = './specs'\ntrain = load_component({source})\n"
@@ -115,7 +155,10 @@ def test_the_kind_is_read_from_files_named_by_simple_expressions(source: str, tm
 
 
 def test_a_pipeline_in_a_pipeline_is_not_a_candidate() -> None:
-    text = V2 + "\n@dsl.pipeline\ndef inner(x):\n    pass\n\n@dsl.pipeline\ndef p(x):\n    node = inner(x=x)\n"
+    text = (
+        V2
+        + "\n@dsl.pipeline\ndef inner(x):\n    pass\n\n@dsl.pipeline\ndef p(x):\n    node = inner(x=x)\n"
+    )
     assert check_noop(text + "    y = node.outputs.z\n", TYPE) == ()
 
 

@@ -60,7 +60,10 @@ def test_the_misspelt_variable_in_an_f_string_is_reported() -> None:
 
 
 def test_the_misspelt_variable_is_fixed_and_merged_in_one_run() -> None:
-    text = V15 + "\n@dsl.pipeline\ndef p(x):\n    step = train(x=x)\n    step.runsettings.environment_variables = "
+    text = (
+        V15
+        + "\n@dsl.pipeline\ndef p(x):\n    step = train(x=x)\n    step.runsettings.environment_variables = "
+    )
     check_transformed(
         text + '{"AMLARC_RESTEP": "export OMP_NUM_THREADS=` get_cores `"}\n',
         text
@@ -72,7 +75,8 @@ def test_the_misspelt_variable_is_fixed_and_merged_in_one_run() -> None:
 
 def test_set_resources_becomes_an_assignment_with_its_arguments_as_they_are() -> None:
     findings = check_transformed(
-        STEP + "    node.set_resources(\n        instance_count=n,  # bound\n        shm_size='2g')\n",
+        STEP
+        + "    node.set_resources(\n        instance_count=n,  # bound\n        shm_size='2g')\n",
         STEP
         + "    node.resources = JobResourceConfiguration(\n"
         + "        instance_count=n,  # bound\n        shm_size='2g')\n",
@@ -93,7 +97,10 @@ def test_set_resources_takes_the_settings_in_the_same_run() -> None:
     ("body", "reason"),
     [
         ("    node.set_resources(**x)\n", "its arguments come from **"),
-        ("    node.set_resources(instance_count=1)\n    node.set_resources(shm_size='1g')\n", "more than once"),
+        (
+            "    node.set_resources(instance_count=1)\n    node.set_resources(shm_size='1g')\n",
+            "more than once",
+        ),
         (
             "    node.resources = JobResourceConfiguration()\n    node.set_resources(shm_size='1g')\n",
             "resources is assigned as well",
@@ -190,11 +197,19 @@ def test_a_sweep_without_a_name_is_reported() -> None:
 
 
 def test_other_functions_called_sweep_are_none_of_ours() -> None:
-    assert check_noop("from azure.ai.ml import command\n\nx = floor.sweep(instance_type='broom')\n", TYPE) == ()
+    assert (
+        check_noop(
+            "from azure.ai.ml import command\n\nx = floor.sweep(instance_type='broom')\n", TYPE
+        )
+        == ()
+    )
 
 
 def test_a_v15_sweep_is_pointed_to_its_conversion() -> None:
-    text = V15 + "\n@dsl.pipeline\ndef p(x):\n    s = train(x=x)\n    s.runsettings.sweep.algorithm = 'random'\n"
+    text = (
+        V15
+        + "\n@dsl.pipeline\ndef p(x):\n    s = train(x=x)\n    s.runsettings.sweep.algorithm = 'random'\n"
+    )
     text += "    s.runsettings.sweep.configure(x=1)\n"
     assert rules(text) == [("legacy-sweep", False)]
 

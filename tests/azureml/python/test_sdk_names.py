@@ -20,7 +20,10 @@ def after(text: str, settings: Settings = TYPE) -> str:
 @pytest.mark.parametrize(
     ("made", "expected"),
     [
-        ("from azure.ai.ml import command\njob = command(command='x')\n", "command(command='x', instance_type="),
+        (
+            "from azure.ai.ml import command\njob = command(command='x')\n",
+            "command(command='x', instance_type=",
+        ),
         (
             "from azure.ai.ml.parallel import parallel_run_function\njob = parallel_run_function(name='x')\n",
             "parallel_run_function(name='x', instance_type=",
@@ -64,7 +67,11 @@ def test_entities_that_are_jobs(module: str, name: str) -> None:
 )
 def test_jobs_of_sdk_v1_are_reported_with_what_can_be_done(module: str, name: str) -> None:
     text = f"from {module} import {name}\n\nrun = {name}(source_directory='.')\nrest = [{name}()]\n"
-    found = [finding for finding in check_noop(text, TYPE) if "kubernetescompute.instance_type" in finding.reason]
+    found = [
+        finding
+        for finding in check_noop(text, TYPE)
+        if "kubernetescompute.instance_type" in finding.reason
+    ]
     assert [finding.line for finding in found] == [3, 4]
 
 
@@ -75,14 +82,14 @@ def test_a_sweep_job_needs_no_other_word_of_the_sdk() -> None:
 
 def test_a_sweep_component_of_sdk_v15_takes_no_instance_type() -> None:
     made = "from azure.ml.component.dsl import sweep_component\n@sweep_component()\ndef train(x): ...\n"
-    check_left(f"from azure.ml.component import dsl\n{made}{PIPELINE}", "takes no instance type", TYPE)
+    check_left(
+        f"from azure.ml.component import dsl\n{made}{PIPELINE}", "takes no instance type", TYPE
+    )
 
 
 @pytest.mark.parametrize("name", ["copy_data", "import_data", "export_data"])
 def test_data_transfer_steps_take_no_settings(name: str) -> None:
-    text = (
-        f"from azure.ai.ml import dsl\nfrom azure.ai.ml.data_transfer import {name}\n\n@dsl.pipeline\ndef p(x):\n"
-    )
+    text = f"from azure.ai.ml import dsl\nfrom azure.ai.ml.data_transfer import {name}\n\n@dsl.pipeline\ndef p(x):\n"
     check_left(text + f"    node = {name}(inputs=x)\n", "does not run on Kubernetes", TYPE)
 
 
@@ -141,13 +148,18 @@ def test_decorators_of_pipelines(module: str) -> None:
     ],
 )
 def test_components_of_a_workspace_are_of_unknown_kind(made: str) -> None:
-    check_left(f"from azure.ml.component import dsl\n{made}\n{PIPELINE}", "loaded from a workspace", TYPE)
+    check_left(
+        f"from azure.ml.component import dsl\n{made}\n{PIPELINE}", "loaded from a workspace", TYPE
+    )
 
 
 @pytest.mark.parametrize(
     ("made", "reason"),
     [
-        ("from azure.ai.ml.entities import SparkComponent\ntrain = SparkComponent(name='x')", "VM sizes"),
+        (
+            "from azure.ai.ml.entities import SparkComponent\ntrain = SparkComponent(name='x')",
+            "VM sizes",
+        ),
     ],
 )
 def test_kinds_without_an_instance_type(made: str, reason: str) -> None:
@@ -195,13 +207,22 @@ def test_parallel_run_steps_of_sdk_v1(module: str, name: str) -> None:
     ],
 )
 def test_statements_that_prove_a_step_of_sdk_v2(statement: str) -> None:
-    text = V2.replace("train =", "other =") + PIPELINE.replace("train(", "make(") + f"    {statement}\n"
+    text = (
+        V2.replace("train =", "other =")
+        + PIPELINE.replace("train(", "make(")
+        + f"    {statement}\n"
+    )
     assert '"32cpu128g"' in after(text)
 
 
 @pytest.mark.parametrize(
     "statement",
-    ["configure(instance_count=1)", "instance_type = 'old'", "instance_count = 1", "node_count = 1"],
+    [
+        "configure(instance_count=1)",
+        "instance_type = 'old'",
+        "instance_count = 1",
+        "node_count = 1",
+    ],
 )
 def test_statements_that_prove_a_step_of_sdk_v15(statement: str) -> None:
     text = V15.replace("train =", "other =") + PIPELINE.replace("train(", "make(")
@@ -294,7 +315,10 @@ def test_sweeps_are_looked_into_without_any_other_word() -> None:
 @pytest.mark.parametrize(
     ("imported", "prefix"),
     [
-        ("from azureml.train.hyperdrive import HyperDriveConfig, RandomParameterSampling, choice", ""),
+        (
+            "from azureml.train.hyperdrive import HyperDriveConfig, RandomParameterSampling, choice",
+            "",
+        ),
         ("from azureml.train import hyperdrive", "hyperdrive."),
     ],
 )
@@ -303,7 +327,9 @@ def test_hyperdrive_is_looked_into_without_any_other_word(imported: str, prefix:
         f"{imported}\nconfig = {prefix}HyperDriveConfig("
         f"hyperparameter_sampling={prefix}RandomParameterSampling({{'a': {prefix}choice(1, 2)}}))\n"
     )
-    assert [finding.rule for finding in patch(text, Settings(sweep_to_v2=True)).findings] == ["sweep-to-v2"]
+    assert [finding.rule for finding in patch(text, Settings(sweep_to_v2=True)).findings] == [
+        "sweep-to-v2"
+    ]
 
 
 def test_parallel_run_configs_are_looked_into_without_any_other_word() -> None:

@@ -81,7 +81,11 @@ def test_a_step_by_name_gets_resources_of_its_own_first() -> None:
         settings,
     )
     # Without that, the value would reach the other step.
-    check_left(V2 + TWO_STEPS, "which another step uses too", replace(settings, skip=frozenset({"set-resources"})))
+    check_left(
+        V2 + TWO_STEPS,
+        "which another step uses too",
+        replace(settings, skip=frozenset({"set-resources"})),
+    )
 
 
 def test_a_job_of_its_own_shares_its_component_with_no_step() -> None:

@@ -29,10 +29,19 @@ def test_a_file_is_converted_and_patched_in_one_run() -> None:
     assert result.refused is None
     text = (result.after or b"").decode()
     assert "step = step.sweep(" in text
-    assert 'step.resources = JobResourceConfiguration(instance_type="32cpu128g", instance_count=2)' in text
-    assert 'other.runsettings.resource_layout.configure(instance_type="32cpu128g", instance_count=2)' in text
+    assert (
+        'step.resources = JobResourceConfiguration(instance_type="32cpu128g", instance_count=2)'
+        in text
+    )
+    assert (
+        'other.runsettings.resource_layout.configure(instance_type="32cpu128g", instance_count=2)'
+        in text
+    )
     assert "step.runsettings" not in text
-    assert any("SDK v1.5, whose pipelines are said to take the v2 sweep" in one.reason for one in result.findings)
+    assert any(
+        "SDK v1.5, whose pipelines are said to take the v2 sweep" in one.reason
+        for one in result.findings
+    )
     assert {finding.path for finding in result.findings} == {"p.py"}
     assert patch_bytes("p.py", text.encode(), ASKED).after is None
 

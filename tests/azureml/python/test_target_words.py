@@ -18,7 +18,9 @@ FORMS = (
 )
 
 
-@pytest.mark.parametrize("path", [path for path in sdk_names.ROLES if not path.endswith(".pipeline")])
+@pytest.mark.parametrize(
+    "path", [path for path in sdk_names.ROLES if not path.endswith(".pipeline")]
+)
 @pytest.mark.parametrize("form", FORMS)
 def test_every_use_of_what_makes_a_target_matches(path: str, form: str) -> None:
     module, _, name = path.rpartition(".")

@@ -17,7 +17,9 @@ STEP = V2 + "\n@dsl.pipeline\ndef p(x):\n    node = train(x=x)\n"
 
 
 def test_a_step_gets_its_variables_in_one_assignment() -> None:
-    check_transformed(STEP, STEP + f'    node.environment_variables = {{"AMLARC_PRESTEP": "{VALUE}"}}\n', LIGHTGBM)
+    check_transformed(
+        STEP, STEP + f'    node.environment_variables = {{"AMLARC_PRESTEP": "{VALUE}"}}\n', LIGHTGBM
+    )
 
 
 @pytest.mark.parametrize(
@@ -47,9 +49,13 @@ def test_variables_that_are_there_are_merged(before: str, after: str) -> None:
 
 def test_the_habit_of_subscripts_is_kept() -> None:
     text = STEP + "    node.environment_variables['A'] = '1'\n"
-    check_transformed(text, text + f'    node.environment_variables["AMLARC_PRESTEP"] = "{VALUE}"\n', LIGHTGBM)
+    check_transformed(
+        text, text + f'    node.environment_variables["AMLARC_PRESTEP"] = "{VALUE}"\n', LIGHTGBM
+    )
     text = STEP + "    node.environment_variables['AMLARC_PRESTEP'] = "
-    check_transformed(text + "'export OMP_NUM_THREADS=` get_cores `'\n", text + '"' + _merged() + '"\n', LIGHTGBM)
+    check_transformed(
+        text + "'export OMP_NUM_THREADS=` get_cores `'\n", text + '"' + _merged() + '"\n', LIGHTGBM
+    )
 
 
 def _merged() -> str:
@@ -66,7 +72,10 @@ def test_what_is_right_is_left() -> None:
     [
         ("node.environment_variables = VARIABLES", "made elsewhere"),
         ("node.environment_variables = {**VARIABLES}", "come from **"),
-        ("node.environment_variables = {'OMP_NUM_THREADS': n}", "its OMP_NUM_THREADS is not a literal"),
+        (
+            "node.environment_variables = {'OMP_NUM_THREADS': n}",
+            "its OMP_NUM_THREADS is not a literal",
+        ),
         ("node.environment_variables['A'] = n", "is not a literal"),
     ],
 )
@@ -115,10 +124,14 @@ two = command(command="python train.py", environment="azureml:sklearn@latest")
 """
     findings = check_transformed(
         text,
-        text.replace('3.2@latest"', f'3.2@latest", environment_variables={{"AMLARC_PRESTEP": "{VALUE}"}}'),
+        text.replace(
+            '3.2@latest"', f'3.2@latest", environment_variables={{"AMLARC_PRESTEP": "{VALUE}"}}'
+        ),
         AUTO,
     )
-    assert [finding.reason for finding in findings] == ["lightgbm in environment azureml:lightgbm-3.2@latest"]
+    assert [finding.reason for finding in findings] == [
+        "lightgbm in environment azureml:lightgbm-3.2@latest"
+    ]
 
 
 def test_auto_reads_the_component_file(tmp_path: Path) -> None:
@@ -141,7 +154,9 @@ one = command(command="python train.py", code="./src", environment="azureml:e@la
 two = command(command="python train.py", environment=env)
 """
     findings = check_noop(text, Settings(threads="auto", manual=True), path=str(tmp_path / "p.py"))
-    reasons = [finding.reason.partition(",")[0] for finding in findings if finding.rule == "threads"]
+    reasons = [
+        finding.reason.partition(",")[0] for finding in findings if finding.rule == "threads"
+    ]
     assert reasons == [
         "lightgbm in src/train.py",
         "faiss in conda.yml",

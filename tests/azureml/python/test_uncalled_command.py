@@ -26,7 +26,10 @@ READ = 'command(command="ls ${{inputs.d}}", inputs={"d": Input(type="uri_folder"
 # The body after the first step, and the steps that azure-ai-ml 1.35.2 makes of the whole.
 BODIES = [
     (f"    node = {MAKE}\n", ["first"]),
-    (f"    node = {MAKE}\n    node.compute = 'x'\n    node.set_resources(instance_count=2)\n", ["first"]),
+    (
+        f"    node = {MAKE}\n    node.compute = 'x'\n    node.set_resources(instance_count=2)\n",
+        ["first"],
+    ),
     (f"    node = {MAKE}\n    read = {READ}(d=node.outputs.o)\n", ["first", "read"]),
     (f"    node = {MAKE}()\n", ["first", "node"]),
     (f"    make = {MAKE}\n    node = make(a=2)\n", ["first", "node"]),
@@ -40,7 +43,9 @@ BODIES = [
 
 @pytest.mark.parametrize(("body", "steps"), BODIES)
 def test_what_makes_no_step_is_an_error(body: str, steps: list[str]) -> None:
-    findings = [item for item in patch(HEAD + body, Settings()).findings if item.rule == "uncalled-command"]
+    findings = [
+        item for item in patch(HEAD + body, Settings()).findings if item.rule == "uncalled-command"
+    ]
     made = len(steps) == 2 + body.count("read =")
     assert [(item.severity, item.line) for item in findings] == ([] if made else [("error", 9)])
 

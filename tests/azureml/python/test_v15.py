@@ -15,7 +15,9 @@ CONFIGURE = "    step.runsettings.resource_layout.configure("
 def test_a_step_is_configured_after_it() -> None:
     check_transformed(
         STEP + "    return step.outputs\n",
-        STEP + CONFIGURE + 'instance_type="32cpu128g", instance_count=2)\n    return step.outputs\n',
+        STEP
+        + CONFIGURE
+        + 'instance_type="32cpu128g", instance_count=2)\n    return step.outputs\n',
     )
 
 
@@ -28,7 +30,10 @@ def test_a_step_is_configured_after_it() -> None:
             "instance_count=1, process_count_per_node=4",
             'instance_count=2, process_count_per_node=4, instance_type="32cpu128g"',
         ),
-        ("\n        node_count=2,\n    ", '\n        node_count=2,\n        instance_type="32cpu128g",\n    '),
+        (
+            "\n        node_count=2,\n    ",
+            '\n        node_count=2,\n        instance_type="32cpu128g",\n    ',
+        ),
         ("", 'instance_type="32cpu128g", instance_count=2'),
     ],
 )
@@ -75,7 +80,9 @@ def test_a_sweep_spec_is_pointed_to_its_conversion(tmp_path: object) -> None:
     folder = Path(str(tmp_path))
     (folder / "train.yaml").write_text("$schema: x\ntype: SweepComponent\n")
     finding = next(
-        found for found in check_noop(STEP, TYPE, path=str(folder / "p.py")) if "--sweep-to-v2" in found.reason
+        found
+        for found in check_noop(STEP, TYPE, path=str(folder / "p.py"))
+        if "--sweep-to-v2" in found.reason
     )
     assert finding.rule == "instance-type"
 
@@ -112,8 +119,12 @@ def test_prs_steps_share_the_processes() -> None:
     text += "    step.runsettings.parallel.configure(node_count=2, process_count_per_node=4)\n"
     check_transformed(
         text,
-        text.replace("train(data=data)\n", "train(data=data)\n" + CONFIGURE + 'instance_type="32cpu128g")\n'),
-        Settings(instance_type="32cpu128g", instance_count=2, kinds=("parallel",), assume="parallel"),
+        text.replace(
+            "train(data=data)\n", "train(data=data)\n" + CONFIGURE + 'instance_type="32cpu128g")\n'
+        ),
+        Settings(
+            instance_type="32cpu128g", instance_count=2, kinds=("parallel",), assume="parallel"
+        ),
     )
 
 
@@ -122,7 +133,9 @@ SWEPT = STEP + "    step.runsettings.sweep.algorithm = 'random'\n"
 
 def test_a_sweep_step_gets_no_resources_but_the_reason() -> None:
     left = [
-        (finding.rule, finding.reason) for finding in check_noop(SWEPT, BOTH) if finding.rule != "legacy-sweep"
+        (finding.rule, finding.reason)
+        for finding in check_noop(SWEPT, BOTH)
+        if finding.rule != "legacy-sweep"
     ]
     reason = "a SweepComponent takes no instance type: convert it with --sweep-to-v2"
     assert left == [("instance-type", reason), ("instance-count", reason)]
@@ -130,7 +143,9 @@ def test_a_sweep_step_gets_no_resources_but_the_reason() -> None:
 
 def test_the_compute_of_a_sweep_step_is_set() -> None:
     target = '    step.runsettings.target = "k8s"\n'
-    check_transformed(SWEPT, SWEPT.replace("data=data)\n", "data=data)\n" + target), Settings(compute="k8s"))
+    check_transformed(
+        SWEPT, SWEPT.replace("data=data)\n", "data=data)\n" + target), Settings(compute="k8s")
+    )
 
 
 @pytest.mark.parametrize(
@@ -157,5 +172,7 @@ def test_processes_on_a_node_share_its_cores(said: str) -> None:
 def test_processes_that_are_not_literals_are_reported() -> None:
     text = STEP + "    step.runsettings.resource_layout.configure(process_count_per_node=n)\n"
     check_left(
-        text, "its processes per node are n, which is not a literal", Settings(threads="lightgbm", cores=32)
+        text,
+        "its processes per node are n, which is not a literal",
+        Settings(threads="lightgbm", cores=32),
     )

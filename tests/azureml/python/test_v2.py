@@ -34,10 +34,19 @@ def p(data):
     ("imports", "decorator"),
     [
         ("import azure.ai.ml as aml\nfrom azure.ai.ml import load_component", "aml.dsl.pipeline"),
-        ("import azure.ai.ml\nfrom azure.ai.ml import load_component", "azure.ai.ml.dsl.pipeline()"),
+        (
+            "import azure.ai.ml\nfrom azure.ai.ml import load_component",
+            "azure.ai.ml.dsl.pipeline()",
+        ),
         ("from azure.ai.ml import dsl as d, load_component", "d.pipeline"),
-        ("from azure.ai.ml.dsl import pipeline\nfrom azure.ai.ml import load_component", "pipeline"),
-        ("from azure.ai.ml.dsl import pipeline as flow\nfrom azure.ai.ml import load_component", "flow()"),
+        (
+            "from azure.ai.ml.dsl import pipeline\nfrom azure.ai.ml import load_component",
+            "pipeline",
+        ),
+        (
+            "from azure.ai.ml.dsl import pipeline as flow\nfrom azure.ai.ml import load_component",
+            "flow()",
+        ),
         ("from azure.ai.ml import *\nfrom azure.ai.ml.dsl import *", "pipeline()"),
         ("from azure.ai import ml\nfrom azure.ai.ml import load_component", "ml.dsl.pipeline"),
     ],
@@ -54,7 +63,9 @@ def p(x):
     node = f(x=x)
 """
     check_transformed(
-        before, before + '    node.resources = JobResourceConfiguration(instance_type="32cpu128g")\n', TYPE
+        before,
+        before + '    node.resources = JobResourceConfiguration(instance_type="32cpu128g")\n',
+        TYPE,
     )
 
 
@@ -209,7 +220,9 @@ def build(x):
     node = f(x=x)
 """
     check_transformed(
-        text, text + '    node.resources = JobResourceConfiguration(instance_type="32cpu128g")\n', TYPE
+        text,
+        text + '    node.resources = JobResourceConfiguration(instance_type="32cpu128g")\n',
+        TYPE,
     )
 
 
@@ -253,7 +266,10 @@ def p(x):
             'JobResourceConfiguration(instance_type="old", shm_size="2g")',
             'JobResourceConfiguration(instance_type="32cpu128g", shm_size="2g", instance_count=2)',
         ),
-        ("JobResourceConfiguration()", 'JobResourceConfiguration(instance_type="32cpu128g", instance_count=2)'),
+        (
+            "JobResourceConfiguration()",
+            'JobResourceConfiguration(instance_type="32cpu128g", instance_count=2)',
+        ),
         (
             '{"instance_count": 4, "shm_size": "2g"}',
             '{"instance_count": 2, "shm_size": "2g", "instance_type": "32cpu128g"}',
@@ -357,7 +373,9 @@ else:
     last = command(command="b")
 """
     new = ', instance_type="32cpu128g", instance_count=2)'
-    check_transformed(text, text.replace('}")', '}"' + new).replace('a")', 'a"' + new).replace('b")', 'b"' + new))
+    check_transformed(
+        text, text.replace('}")', '}"' + new).replace('a")', 'a"' + new).replace('b")', 'b"' + new)
+    )
 
 
 def test_a_job_in_a_loop_with_settings_after_the_loop_is_left() -> None:
@@ -460,7 +478,9 @@ scoring = parallel_run_function(name="score")
 
 
 def test_step_names_choose_the_steps() -> None:
-    text = V2 + "\n@dsl.pipeline\ndef p(x):\n    one = train(x=x)\n    two = train(x=one.outputs.y)\n"
+    text = (
+        V2 + "\n@dsl.pipeline\ndef p(x):\n    one = train(x=x)\n    two = train(x=one.outputs.y)\n"
+    )
     check_transformed(
         text,
         text + '    two.resources = JobResourceConfiguration(instance_type="32cpu128g")\n',
@@ -485,7 +505,9 @@ def p(x):
     node = prep(x=x)
 """
     check_transformed(
-        text, text + '    node.resources = JobResourceConfiguration(instance_type="32cpu128g")\n', TYPE
+        text,
+        text + '    node.resources = JobResourceConfiguration(instance_type="32cpu128g")\n',
+        TYPE,
     )
 
 
@@ -502,14 +524,18 @@ def p(x):
 """
     )
     check_transformed(
-        text, text + '    node.resources = JobResourceConfiguration(instance_type="32cpu128g")\n', TYPE
+        text,
+        text + '    node.resources = JobResourceConfiguration(instance_type="32cpu128g")\n',
+        TYPE,
     )
 
 
 def test_a_step_in_an_if_with_a_name_of_its_own_is_set_in_that_branch() -> None:
     text = V2 + "\n@dsl.pipeline\ndef p(x):\n    if True:\n        node = train(x=x)\n"
     check_transformed(
-        text, text + '        node.resources = JobResourceConfiguration(instance_type="32cpu128g")\n', TYPE
+        text,
+        text + '        node.resources = JobResourceConfiguration(instance_type="32cpu128g")\n',
+        TYPE,
     )
 
 
@@ -517,7 +543,9 @@ def test_a_standalone_component_job_is_set_too() -> None:
     text = V2 + "\njob = train(x=1)\nclient.jobs.create_or_update(job)\n"
     check_transformed(
         text,
-        text.replace("x=1)\n", 'x=1)\njob.resources = JobResourceConfiguration(instance_type="32cpu128g")\n'),
+        text.replace(
+            "x=1)\n", 'x=1)\njob.resources = JobResourceConfiguration(instance_type="32cpu128g")\n'
+        ),
         TYPE,
     )
 
@@ -539,10 +567,14 @@ def test_only_and_skip_choose_the_settings() -> None:
     text = "from azure.ai.ml import command\n\njob = command(command='x')\n"
     after = text.replace("'x'", "'x', instance_count=2")
     check_transformed(
-        text, after, Settings(instance_type="t", instance_count=2, skip=frozenset({"instance-type"}))
+        text,
+        after,
+        Settings(instance_type="t", instance_count=2, skip=frozenset({"instance-type"})),
     )
     check_transformed(
-        text, after, Settings(instance_type="t", instance_count=2, only=frozenset({"instance-count"}))
+        text,
+        after,
+        Settings(instance_type="t", instance_count=2, only=frozenset({"instance-count"})),
     )
 
 
@@ -585,19 +617,29 @@ def test_a_bound_value_is_a_note() -> None:
 
 
 def test_the_trial_of_a_sweep_in_one_expression_needs_no_name() -> None:
-    text = V2 + "\n@dsl.pipeline\ndef p(x):\n    s = train(x=x).sweep(primary_metric='m', goal='g')\n"
+    text = (
+        V2 + "\n@dsl.pipeline\ndef p(x):\n    s = train(x=x).sweep(primary_metric='m', goal='g')\n"
+    )
     after = text + '    s.resources = JobResourceConfiguration(instance_type="32cpu128g")\n'
     assert check_transformed(text, after, TYPE) == ()
 
 
 @pytest.mark.parametrize(
     "steps",
-    ["c = work(); d = work()", "for i in x:\n        c = work()", "nodes.append(work())", "c = work(**x)"],
+    [
+        "c = work(); d = work()",
+        "for i in x:\n        c = work()",
+        "nodes.append(work())",
+        "c = work(**x)",
+    ],
 )
 def test_steps_that_inherit_from_their_command_object_are_not_reported(steps: str) -> None:
     text = "from azure.ai.ml import command, dsl\n\nwork = command(command='x')\n\n\n@dsl.pipeline\ndef p(x):\n"
     text += f"    {steps}\n"
-    assert check_transformed(text, text.replace("'x')", "'x', instance_type=\"32cpu128g\")"), TYPE) == ()
+    assert (
+        check_transformed(text, text.replace("'x')", "'x', instance_type=\"32cpu128g\")"), TYPE)
+        == ()
+    )
 
 
 def test_a_step_with_settings_of_its_own_that_cannot_be_written_is_reported() -> None:
@@ -638,7 +680,9 @@ def test_an_attribute_of_resources_that_are_not_there_is_an_error(
         + f"\n@dsl.pipeline\ndef p(x):\n    node = train(x=x)\n    {lines}\n"
     )
     found = check_noop(text, Settings(), path=str(tmp_path / "p.py"))
-    assert [(finding.severity, finding.line) for finding in found] == ([("error", 9)] if raises else [])
+    assert [(finding.severity, finding.line) for finding in found] == (
+        [("error", 9)] if raises else []
+    )
 
 
 @pytest.mark.parametrize(
@@ -650,11 +694,17 @@ def test_an_attribute_of_the_resources_of_a_command_object_without_any_is_an_err
 ) -> None:
     text = f"from azure.ai.ml import command\n\njob = command(command='x'{arguments})\n"
     found = check_noop(text + "job.resources.instance_type = 'a'\n", Settings())
-    assert [(finding.severity, finding.line) for finding in found] == ([("error", 4)] if raises else [])
+    assert [(finding.severity, finding.line) for finding in found] == (
+        [("error", 4)] if raises else []
+    )
 
 
-@pytest.mark.parametrize(("first", "second"), [("with a:", "with b:"), ("with a:", "if b:"), ("if a:", "with b:")])
-def test_settings_after_a_name_is_bound_again_are_not_those_of_the_first(first: str, second: str) -> None:
+@pytest.mark.parametrize(
+    ("first", "second"), [("with a:", "with b:"), ("with a:", "if b:"), ("if a:", "with b:")]
+)
+def test_settings_after_a_name_is_bound_again_are_not_those_of_the_first(
+    first: str, second: str
+) -> None:
     before = (
         f"{V2}from azure.ai.ml import command\n@dsl.pipeline()\ndef p(x):\n"
         f"    {first}\n        node = unknown()\n    {second}\n        node = command(command='x')\n"
@@ -672,7 +722,9 @@ def test_a_third_binding_ends_the_first_as_well() -> None:
         f"{V2}@dsl.pipeline()\ndef p(x):\n    if x:\n        node = train(x=1)\n    with x:\n        node = other()\n"
         "    node = train(x=2)\n    node.compute = 'cpu'\n"
     )
-    after = body.replace("'cpu'", '"k8s"').replace("train(x=1)\n", 'train(x=1)\n        node.compute = "k8s"\n')
+    after = body.replace("'cpu'", '"k8s"').replace(
+        "train(x=1)\n", 'train(x=1)\n        node.compute = "k8s"\n'
+    )
     check_transformed(body, after, Settings(compute="k8s"))
 
 
@@ -685,6 +737,9 @@ def test_arguments_of_a_step_are_inputs_wherever_they_come_from(arguments: str) 
 
 
 def test_resources_may_be_a_dict_that_is_called_for() -> None:
-    text = V2 + "\n@dsl.pipeline\ndef p(x):\n    node = train()\n    node.resources = dict(instance_count=1)\n"
+    text = (
+        V2
+        + "\n@dsl.pipeline\ndef p(x):\n    node = train()\n    node.resources = dict(instance_count=1)\n"
+    )
     after = text.replace("count=1", 'count=2, instance_type="32cpu128g"')
     check_transformed(text, after)

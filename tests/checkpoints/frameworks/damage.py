@@ -162,7 +162,11 @@ def from_transformers(folder: Path, damage: str) -> str:
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     config = BertConfig(
-        vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
+        vocab_size=50,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
     )
     torch.manual_seed(1)
     models = [BertModel(config), BertModel(config)]
@@ -178,15 +182,21 @@ def from_transformers(folder: Path, damage: str) -> str:
 def from_orbax(folder: Path, damage: str) -> str:
     import orbax.checkpoint as orbax
 
-    chance = numpy.random.default_rng(1)  # Orbax compresses: only what cannot be compressed is found again
+    chance = numpy.random.default_rng(
+        1
+    )  # Orbax compresses: only what cannot be compressed is found again
     old, new = (chance.integers(0, 2**32, 40_000, dtype=numpy.uint32) for _ in range(2))
     with orbax.CheckpointManager(folder.absolute()) as manager:
         for step, values in enumerate((old, new)):
             manager.save(step, args=orbax.args.StandardSave({"weights": values}))
-    largest = max((folder / "1").rglob("*"), key=lambda path: path.stat().st_size if path.is_file() else -1)
+    largest = max(
+        (folder / "1").rglob("*"), key=lambda path: path.stat().st_size if path.is_file() else -1
+    )
     cut(largest) if damage == "cut" else flip(largest, new[20_000].tobytes())
     with orbax.CheckpointManager(folder.absolute()) as manager:
-        tree = manager.restore(manager.latest_step(), args=orbax.args.StandardRestore({"weights": new}))
+        tree = manager.restore(
+            manager.latest_step(), args=orbax.args.StandardRestore({"weights": new})
+        )
     return verdict(tree["weights"], old, new)
 
 
@@ -210,9 +220,9 @@ def from_lightgbm(folder: Path, damage: str) -> str:
         return booster, booster.predict(x)
 
     def resume() -> Any:
-        return lightgbm.train(params, lightgbm.Dataset(x, y), 1, init_model=folder / "m.txt").predict(
-            x, num_iteration=2
-        )
+        return lightgbm.train(
+            params, lightgbm.Dataset(x, y), 1, init_model=folder / "m.txt"
+        ).predict(x, num_iteration=2)
 
     return boosted(make, folder / "m.txt", damage, resume)
 

@@ -59,9 +59,18 @@ def main(name: str, folder: Path) -> dict[str, Any]:
     module = import_module(f"tests.checkpoints.frameworks.{name}")
     total: int = module.STEPS
     chance = random.Random(os.environ.get("SEED", name))
-    codes = [in_child(lambda: module.train(InterruptedStore(folder / "whole", "", 0)), folder / "whole.bin")]
+    codes = [
+        in_child(
+            lambda: module.train(InterruptedStore(folder / "whole", "", 0)), folder / "whole.bin"
+        )
+    ]
     places = sorted(chance.sample(range(2, total - 2), 4))
-    interruptions = [("kill", places[0]), ("notice", places[1]), ("kill", places[2]), ("notice", places[3])]
+    interruptions = [
+        ("kill", places[0]),
+        ("notice", places[1]),
+        ("kill", places[2]),
+        ("notice", places[3]),
+    ]
     for kind, step in [*interruptions, ("", 0)]:
         store = InterruptedStore(folder / "parts", kind, step)
         codes.append(in_child(lambda store=store: module.train(store), folder / "parts.bin"))  # type: ignore[misc]

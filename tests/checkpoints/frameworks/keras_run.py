@@ -49,13 +49,20 @@ def train(store: Store) -> bytes:
     )
     model.compile(optimizer=keras.optimizers.Adam(0.01), loss="mse", metrics=["mae"], **options)
     data = BatchDataset(Batches(100, BATCH_SIZE, seed=5), lambda indices: (x[indices], y[indices]))
-    reduce = keras.callbacks.ReduceLROnPlateau(monitor="loss", factor=0.5, patience=1, min_delta=1.0)
+    reduce = keras.callbacks.ReduceLROnPlateau(
+        monitor="loss", factor=0.5, patience=1, min_delta=1.0
+    )
     others: list[keras.callbacks.Callback] = [reduce, losses := LossSum()]
     if factor := float(os.environ.get("RATE_FACTOR", "0")):
         others.append(keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate * factor))
     checkpoints = KerasCheckpoints(store, data, every=3, others=others)
     history = model.fit(
-        data, epochs=EPOCHS, callbacks=[checkpoints, *others], verbose=0, validation_data=(x, y), shuffle=False
+        data,
+        epochs=EPOCHS,
+        callbacks=[checkpoints, *others],
+        verbose=0,
+        validation_data=(x, y),
+        shuffle=False,
     )
     values = [*model.variables, *model.optimizer.variables]
     last = {"total": losses.total, **{name: values[-1] for name, values in history.history.items()}}

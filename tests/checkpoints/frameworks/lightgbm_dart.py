@@ -23,7 +23,13 @@ def predictions(drop_rate: float, callbacks: list[Any]) -> Any:
     chance = numpy.random.default_rng(1)
     x = chance.random((500, 6))
     y = x[:, 0] * 3 + numpy.sin(x[:, 1] * 9) + chance.random(500)
-    params = {"boosting": "dart", "drop_rate": drop_rate, "num_leaves": 7, "deterministic": True, "num_threads": 1}
+    params = {
+        "boosting": "dart",
+        "drop_rate": drop_rate,
+        "num_leaves": 7,
+        "deterministic": True,
+        "num_threads": 1,
+    }
     params |= {"force_row_wise": True, "verbosity": -1}
     return lightgbm.train(params, lightgbm.Dataset(x, y), 40, callbacks=callbacks).predict(x)
 
@@ -31,4 +37,8 @@ def predictions(drop_rate: float, callbacks: list[Any]) -> Any:
 if __name__ == "__main__":
     plain, other = predictions(0.1, []), predictions(0.5, [])
     checked = predictions(0.1, [LightgbmCheckpoints(Store(Path(sys.argv[1]) / "store"), every=10)])
-    print(json.dumps({"callback": float(abs(plain - checked).max()), "rate": float(abs(plain - other).max())}))
+    print(
+        json.dumps(
+            {"callback": float(abs(plain - checked).max()), "rate": float(abs(plain - other).max())}
+        )
+    )

@@ -40,7 +40,11 @@ def train(store: Store) -> bytes:
     others = [*early, lightgbm.record_evaluation(scores)]
     if schedule := os.environ.get("SCHEDULE"):
         rates = [0.2 * 0.95**number for number in range(STEPS)]
-        others.append(lightgbm.reset_parameter(learning_rate=rates if schedule == "list" else rates.__getitem__))
+        others.append(
+            lightgbm.reset_parameter(
+                learning_rate=rates if schedule == "list" else rates.__getitem__
+            )
+        )
     if params["objective"] == "binary":
         y = y > y.mean()
     groups: tuple[Any, Any] = (None, None)
@@ -50,18 +54,27 @@ def train(store: Store) -> bytes:
     data = lightgbm.Dataset(x[:400], y[:400], group=groups[0], free_raw_data=False)
     model: Any = checkpoints.model
     if model is None and (base := int(os.environ.get("BASE_ROUNDS", "0"))):
-        model = lightgbm.train(params, lightgbm.Dataset(x[:400], y[:400], free_raw_data=False), base)
+        model = lightgbm.train(
+            params, lightgbm.Dataset(x[:400], y[:400], free_raw_data=False), base
+        )
     booster = lightgbm.train(
         params,
         data,
         num_boost_round=checkpoints.rounds_left(STEPS),
-        valid_sets=[lightgbm.Dataset(x[400:], y[400:], group=groups[1], reference=data, free_raw_data=False)],
+        valid_sets=[
+            lightgbm.Dataset(x[400:], y[400:], group=groups[1], reference=data, free_raw_data=False)
+        ],
         init_model=model,
         callbacks=[checkpoints, *others],
     )
-    history = [value for scores_of in scores.values() for values in scores_of.values() for value in values]
+    history = [
+        value for scores_of in scores.values() for values in scores_of.values() for value in values
+    ]
     done = [booster.current_iteration(), booster.best_iteration if early else 0, *history]
-    content: bytes = numpy.array(done, dtype="float64").tobytes() + booster.predict(x, num_iteration=-1).tobytes()
+    content: bytes = (
+        numpy.array(done, dtype="float64").tobytes()
+        + booster.predict(x, num_iteration=-1).tobytes()
+    )
     return content
 
 

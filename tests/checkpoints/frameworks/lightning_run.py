@@ -29,7 +29,9 @@ warnings.filterwarnings("error", message=".*dataloader is not resumable")
 class Model(LightningModule):
     def __init__(self) -> None:
         super().__init__()
-        self.net = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Dropout(0.3), torch.nn.Linear(16, 1))
+        self.net = torch.nn.Sequential(
+            torch.nn.Linear(8, 16), torch.nn.Dropout(0.3), torch.nn.Linear(16, 1)
+        )
 
     def training_step(self, batch: Any, index: int) -> Any:
         x, y = batch
@@ -43,7 +45,10 @@ class Model(LightningModule):
     def configure_optimizers(self) -> Any:
         optimizer = torch.optim.Adam(self.parameters(), lr=0.01)
         scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.8)
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "epoch"}}
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {"scheduler": scheduler, "interval": "epoch"},
+        }
 
 
 class Counter(Callback):
@@ -86,7 +91,12 @@ def train(store: Store) -> bytes:
     trainer.fit(model, data_loader(data, batches), checks, ckpt_path=checkpoints.path)
     buffer = io.BytesIO()
     torch.save(
-        [model.state_dict(), trainer.optimizers[0].state_dict(), counter.state_dict(), torch.get_rng_state()],
+        [
+            model.state_dict(),
+            trainer.optimizers[0].state_dict(),
+            counter.state_dict(),
+            torch.get_rng_state(),
+        ],
         buffer,
     )
     return buffer.getvalue()

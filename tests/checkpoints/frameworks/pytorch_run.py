@@ -19,13 +19,17 @@ def train(store: Store) -> bytes:
     torch.set_num_threads(1)
     random.seed(1), numpy.random.seed(2), torch.manual_seed(3)
     x, y = torch.randn(100, 8), torch.randn(100, 1)
-    model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Dropout(0.3), torch.nn.Linear(16, 1))
+    model = torch.nn.Sequential(
+        torch.nn.Linear(8, 16), torch.nn.Dropout(0.3), torch.nn.Linear(16, 1)
+    )
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: numpy.cos(step / STEPS))
     scaler = torch.amp.GradScaler("cpu")
     average = torch.optim.swa_utils.AveragedModel(model)
     batches = Batches(len(x), 16, seed=5)
-    state = TorchState(model=model, optimizer=optimizer, scheduler=scheduler, scaler=scaler, average=average)
+    state = TorchState(
+        model=model, optimizer=optimizer, scheduler=scheduler, scaler=scaler, average=average
+    )
     state.restore(store)
     for step in store.steps(STEPS, every=4):
         indices = batches[step]
@@ -44,5 +48,8 @@ def train(store: Store) -> bytes:
                 state.save_later(store, step)
     store.wait()
     buffer = io.BytesIO()
-    torch.save([model.state_dict(), optimizer.state_dict(), average.state_dict(), torch.get_rng_state()], buffer)
+    torch.save(
+        [model.state_dict(), optimizer.state_dict(), average.state_dict(), torch.get_rng_state()],
+        buffer,
+    )
     return buffer.getvalue()

@@ -25,4 +25,6 @@ def train(store: Store) -> bytes:
         state.model.partial_fit(scaled, labels, classes=[0, 1])
         if store.due(step):
             state.save(store, step)
-    return bytes(state.model.coef_.tobytes() + state.scaler.mean_.tobytes() + numpy.random.rand(3).tobytes())
+    return bytes(
+        state.model.coef_.tobytes() + state.scaler.mean_.tobytes() + numpy.random.rand(3).tobytes()
+    )

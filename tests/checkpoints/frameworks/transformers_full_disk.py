@@ -13,7 +13,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainerCallback, TrainingArguments
+from transformers import (
+    BertConfig,
+    BertForSequenceClassification,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+)
 
 from arc_toolkit.checkpoints import Store
 from arc_toolkit.checkpoints.adapters.transformers_callback import TrainerCheckpoints

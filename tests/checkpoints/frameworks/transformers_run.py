@@ -9,7 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments, set_seed
+from transformers import (
+    BertConfig,
+    BertForSequenceClassification,
+    Trainer,
+    TrainingArguments,
+    set_seed,
+)
 from transformers.utils import logging
 
 from arc_toolkit.checkpoints import Store

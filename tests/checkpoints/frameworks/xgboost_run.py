@@ -21,9 +21,16 @@ def train(store: Store) -> bytes:
     chance = numpy.random.default_rng(1)
     x = chance.random((500, 6))
     y = x[:, 0] * 3 + numpy.sin(x[:, 1] * 9) + chance.random(500)
-    params = {"max_depth": 3, "nthread": 1, "eta": 0.1, **json.loads(os.environ.get("MORE_PARAMS", "{}"))}
+    params = {
+        "max_depth": 3,
+        "nthread": 1,
+        "eta": 0.1,
+        **json.loads(os.environ.get("MORE_PARAMS", "{}")),
+    }
     early = (
-        [xgboost.callback.EarlyStopping(rounds)] if (rounds := int(os.environ.get("EARLY_STOPPING", "0"))) else []
+        [xgboost.callback.EarlyStopping(rounds)]
+        if (rounds := int(os.environ.get("EARLY_STOPPING", "0")))
+        else []
     )
     others: list[xgboost.callback.TrainingCallback] = [*early]
     if schedule := os.environ.get("SCHEDULE"):
@@ -51,5 +58,7 @@ def train(store: Store) -> bytes:
 
 
 def compare(whole: Path, parts: Path) -> dict[str, Any]:
-    first, second = (numpy.frombuffer(path.read_bytes(), dtype="float32") for path in (whole, parts))
+    first, second = (
+        numpy.frombuffer(path.read_bytes(), dtype="float32") for path in (whole, parts)
+    )
     return {"difference": float(abs(first - second).max()), "spread": float(first.std())}

@@ -1,0 +1,1 @@
+"""Files: which to read, inline ignores, edits and diffs."""

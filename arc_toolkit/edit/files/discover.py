@@ -1,0 +1,157 @@
+"""Which files a run is about: the given files always, and below the given folders what git does not ignore.
+
+Nothing vanishes: what is left out comes back as `Skipped` with its reason, what cannot be used as `Problem`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from arc_toolkit.edit.files.edits import SkipCause, Unreadable
+from arc_toolkit.edit.files.gitignore import Gitignore
+from arc_toolkit.edit.yaml.nodes import read
+
+CODE_ENDINGS = (".py", ".ipynb")
+ENDINGS: tuple[str, ...] = (".yml", ".yaml", *CODE_ENDINGS)
+# Never looked into, whatever .gitignore says.
+_CLOSED = frozenset(
+    [".git", ".hg", ".svn", "__pycache__", "node_modules", ".venv", ".ipynb_checkpoints"]
+)
+# Made by tools, by their usual names: not looked into either, and reported, since a person may have one of that name.
+_MADE = frozenset(["venv", ".tox", ".nox", "build", "site-packages"])
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A file that was not used, and why: the cause for programs, the reason for people."""
+
+    path: str
+    cause: SkipCause
+    reason: str
+    # From 1; both are 0 if it is about the whole file.
+    line: int = 0
+    column: int = 0
+
+    def __post_init__(self) -> None:
+        if self.line and not self.column:
+            object.__setattr__(self, "column", 1)
+
+    @classmethod
+    def of(cls, path: str, error: Unreadable) -> Skipped:
+        return cls(path, error.cause, error.reason, error.line, error.column)
+
+    @property
+    def place(self) -> str:
+        return f"{self.path}:{self.line}:{self.column}" if self.line else self.path
+
+
+def foreign_yaml(path: str, data: bytes, reason: str, *, named: bool) -> Skipped:
+    """A YAML file that is not what a run is about. Its words say so: one that was named is also read to its end."""
+    try:
+        if named:
+            read(data)
+    except Unreadable as error:
+        return Skipped.of(path, error)
+    return Skipped(path, SkipCause.FOREIGN, reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A path that cannot be used: one sentence, and the run ends with exit code 2."""
+
+    path: str
+    message: str
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """A file to look at; `folder` is the given folder below which it was found, None if it was named itself."""
+
+    path: str
+    folder: str | None
+
+
+def discover(
+    paths: Iterable[str], endings: tuple[str, ...] = ENDINGS
+) -> Iterator[InputFile | Skipped | Problem]:
+    """Every file with one of the endings once, in order of path."""
+    seen: set[str] = set()
+    for path in paths:
+        if path == "-":
+            yield InputFile("-", None)
+        elif os.path.isdir(path):
+            yield from _below(path, seen, endings)
+        elif os.path.lexists(path) and not os.path.exists(path):
+            yield Problem(
+                path, f"cannot read {path}: a symbolic link that leads nowhere, or in a circle"
+            )
+        elif not os.path.exists(path):
+            yield Problem(path, f"cannot read {path}: no such file or folder")
+        elif not os.path.isfile(path):
+            yield Problem(path, f"cannot read {path}: not a file")
+        elif not path.lower().endswith(endings):
+            yield Skipped(path, SkipCause.FOREIGN, f"not one of {', '.join(endings)}")
+        elif (real := os.path.realpath(path)) not in seen:
+            seen.add(real)
+            yield InputFile(path, None)
+
+
+def _below(
+    top: str, seen: set[str], endings: tuple[str, ...]
+) -> Iterator[InputFile | Skipped | Problem]:
+    # Each folder with its real name: below a real folder only a link has another one.
+    stack = [(top, os.path.realpath(top), Gitignore.around(top))]
+    while stack:
+        folder, real_folder, rules = stack.pop()
+        try:
+            with os.scandir(folder) as listing:
+                entries = sorted(listing, key=lambda entry: entry.name)
+        except OSError as error:
+            yield Skipped(
+                folder, SkipCause.UNREADABLE, f"the folder cannot be read ({error.strerror})"
+            )
+            continue
+        if any(entry.name == ".gitignore" for entry in entries):
+            rules = rules.within(folder)
+        folders = []
+        for entry in entries:
+            path = entry.path if folder != "." else entry.name
+            if entry.is_dir(follow_symlinks=False):
+                if entry.name in _CLOSED:
+                    continue
+                if rules.ignores(path, True):
+                    yield Skipped(path, SkipCause.IGNORED, "ignored by .gitignore")
+                elif entry.name in _MADE:
+                    yield Skipped(
+                        path, SkipCause.IGNORED, "a folder that tools make: name it to have it read"
+                    )
+                else:
+                    folders.append((path, os.path.join(real_folder, entry.name), rules))
+            elif entry.is_symlink() and os.path.isdir(path):
+                yield Skipped(path, SkipCause.NOT_A_FILE, "a symbolic link to a folder")
+            elif entry.name.lower().endswith(endings):
+                if rules.ignores(path, False):
+                    yield Skipped(path, SkipCause.IGNORED, "ignored by .gitignore")
+                    continue
+                if entry.is_symlink() and not os.path.exists(path):
+                    yield Skipped(
+                        path,
+                        SkipCause.NOT_A_FILE,
+                        "a symbolic link that leads nowhere, or in a circle",
+                    )
+                    continue
+                if not entry.is_file():
+                    yield Skipped(path, SkipCause.NOT_A_FILE, "not a file")
+                    continue
+                real = (
+                    os.path.realpath(path)
+                    if entry.is_symlink()
+                    else os.path.join(real_folder, entry.name)
+                )
+                if real not in seen:
+                    seen.add(real)
+                    yield InputFile(path, top)
+        stack.extend(reversed(folders))
