@@ -118,7 +118,7 @@ def test_the_exit_code_is_that_of_the_process(
         "--",
         sys.executable,
         "-c",
-        f"import os, sys; print('hello', sys.argv[1:]); {code}",
+        f"import os, sys; print('hello', sys.argv[1:], flush=True); {code}",
         "--help",
         "-5",
     )
