@@ -46,6 +46,7 @@ ALLOWED: dict[str, set[str]] = {
     "elastic": BASE | {"checkpoints", "notices", "ray_connection"},
     "output": BASE | {"edit", "findings", "kube", "__version__"},
     "azureml": CORE,
+    "migrate": CORE | {"azureml", "sizing"},
     "sizing": CORE,
     "placement": CORE | {"sizing"},
     # The interval between saves is the one that `every="auto"` uses; VM sizes and shares are those of sizing.
@@ -249,6 +250,11 @@ def test_names_can_be_searched_for() -> None:
             {("sizing", "azureml")},
         ),
         ("azureml.x", "import_module(f'arc_toolkit.sizing.{name}')", {("azureml", "sizing")}),
+        (
+            "azureml.x",
+            "def f():\n    from arc_toolkit.migrate import sweep",
+            {("azureml", "migrate")},
+        ),
         ("sizing.x", "import kubernetes.client", {("sizing", "kubernetes")}),
         ("diagnosis.x", "from arc_toolkit.azure import scope", {("diagnosis", "azure")}),
         ("kube.x", "import argparse", {("kube", "argparse")}),

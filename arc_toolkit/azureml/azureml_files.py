@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Protocol
 
 from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.settings import Settings
@@ -14,8 +15,23 @@ from arc_toolkit.edit.files.edits import SkipCause
 from arc_toolkit.file_io import is_missing, read_raw
 from arc_toolkit.findings import FileResult
 
+if TYPE_CHECKING:
+    from arc_toolkit.azureml.python.python_engine import MakePlan
+
 # Standard input has no ending to go by: no YAML mapping has an import at the start of a line.
 _PYTHON = re.compile(rb"^(?:from[ \t]+[\w.]+[ \t]+import|import[ \t]+[A-Za-z_])", re.MULTILINE)
+
+
+class Conversions(Protocol):
+    """Older generations to v2, which `migrate` has and this package does not know."""
+
+    def convert_spec(
+        self, path: str, data: bytes, settings: Settings, library: Library
+    ) -> FileResult | None:
+        """The result for a YAML file with something to convert."""
+
+    def plan_code(self, settings: Settings) -> MakePlan | None:
+        """The plan of the conversions in code, which comes before that of the settings."""
 
 
 class AzureMLFiles:
@@ -24,8 +40,14 @@ class AzureMLFiles:
     subject = "AzureML jobs, components or pipelines"
     endings = ENDINGS
 
-    def __init__(self, settings: Settings, by_folder: Mapping[str, Settings] | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        by_folder: Mapping[str, Settings] | None = None,
+        conversions: Conversions | None = None,
+    ) -> None:
         self._settings = settings
+        self._conversions = conversions
         # The closest folder first: its settings hold for the files below it.
         self._by_folder = sorted(
             (by_folder or {}).items(), key=lambda item: len(item[0]), reverse=True
@@ -59,6 +81,9 @@ class AzureMLFiles:
         )
         if not is_source and not is_notebook:
             result = patch_yaml(path, data, settings, self._library, in_folder)
+            if self._conversions is not None and result.skipped is None:
+                converted = self._conversions.convert_spec(path, data, settings, self._library)
+                return converted or result
             if result.skipped is None or result.skipped.cause is not SkipCause.FOREIGN:
                 return result
             return FileResult(
@@ -67,7 +92,8 @@ class AzureMLFiles:
         from arc_toolkit.azureml.python.python_engine import patch_notebook, patch_source
 
         patch = patch_source if is_source else patch_notebook
-        return patch(path, data, settings, self._library)
+        convert = self._conversions.plan_code(settings) if self._conversions is not None else None
+        return patch(path, data, settings, self._library, convert)
 
     def finish(self) -> Iterator[Problem]:
         for option, names, known in (

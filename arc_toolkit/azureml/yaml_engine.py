@@ -316,13 +316,6 @@ def patch_yaml(
             library.families |= {
                 Family.DISTRIBUTED for target in plan.known_targets() if plan.is_distributed(target)
             }
-    has_sweep_spec = any(
-        document.root.kind is KINDS[Family.SWEEP, Role.SPEC] for document in file.documents
-    )
-    if settings.sweep_to_v2 and has_sweep_spec and settings.wants("sweep-to-v2"):
-        from arc_toolkit.azureml.migrate.sweep import convert
-
-        return convert(path, data, settings, library.read)
     plan = make_plan(file, library, settings, in_folder)
     try:
         after = _after(plan)

@@ -35,7 +35,13 @@ def run(args: argparse.Namespace, console: Console) -> int:
     from arc_toolkit.cli.patch_options import settings_by_folder, settings_of
     from arc_toolkit.output.run_report import Mode, RunReport
 
-    engine = AzureMLFiles(settings_of(args), settings_by_folder(args))
+    settings, by_folder = settings_of(args), settings_by_folder(args)
+    conversions = None
+    if any(item.sweep_to_v2 or item.prs_to_v2 for item in (settings, *by_folder.values())):
+        from arc_toolkit.migrate.conversions import V2Conversions
+
+        conversions = V2Conversions()
+    engine = AzureMLFiles(settings, by_folder, conversions)
     mode = Mode.WRITE if args.write else Mode.CHECK if args.check else Mode.DIFF
     report = RunReport(
         "patch", args.format, all_rules(), mode, exit_zero=args.exit_zero, settings=SETTING_RULES

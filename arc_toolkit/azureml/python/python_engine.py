@@ -34,9 +34,16 @@ MakePlan = Callable[[Module, Library, Settings, str, PythonPlan | None], PythonP
 
 
 def patch_source(
-    path: str, data: bytes, settings: Settings, library: Library | None = None
+    path: str,
+    data: bytes,
+    settings: Settings,
+    library: Library | None = None,
+    convert: MakePlan | None = None,
 ) -> FileResult:
-    """What the settings and rules make of one Python file; `library` has the files around it."""
+    """What the settings and rules make of one Python file; `library` has the files around it.
+
+    `convert` plans the conversions (`migrate`) that come before the settings.
+    """
     try:
         if not _is_candidate(data):
             # What is wrong with a file that imports an SDK comes first.
@@ -49,7 +56,7 @@ def patch_source(
             body = parse(text)
             if not _may_have_targets(data):
                 return FileResult(path, data)
-            result = _rewrite([Source(text, body)], settings, path, library)
+            result = _rewrite([Source(text, body)], settings, path, library, convert)
             after = encode(apply_edits(text, result.edits[0]), encoding, data)
     except Unreadable as error:
         return FileResult(path, data, skipped=Skipped.of(path, error))
@@ -60,7 +67,11 @@ def patch_source(
 
 
 def patch_notebook(
-    path: str, data: bytes, settings: Settings, library: Library | None = None
+    path: str,
+    data: bytes,
+    settings: Settings,
+    library: Library | None = None,
+    convert: MakePlan | None = None,
 ) -> FileResult:
     """What the settings and rules make of the code cells of one notebook, as one module."""
     from arc_toolkit.edit.code import notebook
@@ -83,7 +94,7 @@ def patch_notebook(
                 findings.append(
                     Finding("instance-type", "warning", message, path, line, 1, reason=error.reason)
                 )
-            result = _rewrite([source for _, source in parsed], settings, path, library)
+            result = _rewrite([source for _, source in parsed], settings, path, library, convert)
             after = notebook.change_cells(text, [cell for cell, _ in parsed], result.edits)
     except Unreadable as error:
         return FileResult(path, data, skipped=Skipped.of(path, error))
@@ -139,18 +150,20 @@ def _file_result(
 
 
 def _rewrite(
-    sources: Sequence[Source], settings: Settings, path: str, library: Library | None
+    sources: Sequence[Source],
+    settings: Settings,
+    path: str,
+    library: Library | None,
+    convert: MakePlan | None,
 ) -> Rewrite:
     """All edits of a file, proven; none of them when one cannot be made or proven.
 
-    Sweeps are converted first, and the settings are placed into what they become.
+    Conversions come first, and the settings are placed into their results.
     """
     library = library or Library(read_raw)
-    if not (settings.sweep_to_v2 and settings.wants("sweep-to-v2")):
+    if convert is None:
         return _prove_plan(sources, library, settings, path, make_plan)[0]
-    from arc_toolkit.azureml.migrate.python_sweep import plan_sweeps
-
-    first, converted = _prove_plan(sources, library, settings, path, plan_sweeps)
+    first, converted = _prove_plan(sources, library, settings, path, convert)
     if first.refused is not None:
         return first
     converted = [

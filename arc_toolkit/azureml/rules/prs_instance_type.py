@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import re
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from arc_toolkit.azureml.plan import Plan
+from arc_toolkit.edit.code.expressions import calls_in
+from arc_toolkit.edit.code.names import Statement
 from arc_toolkit.findings import Rule
 
 if TYPE_CHECKING:
-    from arc_toolkit.azureml.migrate.parallel_run_source import PrsFields
     from arc_toolkit.azureml.python.python_plan import PythonPlan
-    from arc_toolkit.edit.yaml.nodes import YamlNode
+    from arc_toolkit.azureml.python.read_meaning import Meanings
 
 # v1 (ParallelRunConfig, ParallelRunStep) -> v2 `parallel` step, for the finding.
 # Source: Microsoft Learn, "Upgrade parallel run step to SDK v2"; `parallel_run_function` of azure-ai-ml 1.35.2.
@@ -41,20 +44,99 @@ EQUIVALENTS = {
 }
 
 
-def _check(any_plan: Plan) -> None:
-    """A finding for each ParallelRunStep; with `--prs-to-v2` a YAML file for each."""
-    from arc_toolkit.azureml.migrate.parallel_run_source import parallel_runs, read_fields
+CONFIG = "ParallelRunConfig"
+STEP = "ParallelRunStep"
+# Parameters in their order; azureml-pipeline-steps 1.62.
+CONFIG_ORDER = (
+    *("environment", "entry_script", "error_threshold", "output_action", "compute_target"),
+    *("node_count", "process_count_per_node", "mini_batch_size", "source_directory"),
+    *("description", "logging_level", "run_invocation_timeout", "run_max_try"),
+    *("append_row_file_name", "allowed_failed_count", "allowed_failed_percent"),
+    *("partition_keys", "environment_variables"),
+)
+STEP_ORDER = (
+    *("name", "parallel_run_config", "inputs", "output", "side_inputs", "arguments"),
+    "allow_reuse",
+)
+# Fields that have a value in every config.
+REQUIRED = (
+    *("environment", "entry_script", "compute_target", "node_count", "mini_batch_size"),
+    "output_action",
+)
+# Names that are bound to names.
+_MAX_DEPTH = 15
 
+
+@dataclass(frozen=True)
+class PrsCall:
+    """A call that makes a step or a config, and its statement."""
+
+    call: ast.Call
+    statement: Statement
+
+
+def find_parallel_runs(meanings: Meanings) -> Iterator[tuple[PrsCall | None, PrsCall | None]]:
+    """Each step with its config (None: not found), and each config without a step."""
+    calls: dict[str, list[PrsCall]] = {STEP: [], CONFIG: []}
+    for scope in meanings.module.scopes:
+        for statement in scope.statements:
+            if meanings.module.mentions(statement):
+                for call in calls_in(statement.stmt):
+                    role = meanings.role(call.func, statement).name
+                    if role in calls:
+                        calls[role].append(PrsCall(call, statement))
+    configs = calls[CONFIG]
+    pairs = [(step, _config(step, configs, meanings)) for step in calls[STEP]]
+    used = {id(config.call) for _, config in pairs if config is not None}
+    free = [config for config in configs if id(config.call) not in used]
+    # A single config that is passed through functions.
+    if len(free) == 1 and len(configs) == 1:
+        pairs = [(step, config or free.pop()) if free else (step, config) for step, config in pairs]
+    yield from pairs
+    yield from ((None, config) for config in free)
+
+
+def _config(step: PrsCall, configs: list[PrsCall], meanings: Meanings) -> PrsCall | None:
+    node = dict(zip(STEP_ORDER, step.call.args, strict=False)).get("parallel_run_config")
+    for keyword in step.call.keywords:
+        if keyword.arg == "parallel_run_config":
+            node = keyword.value
+    statement = step.statement
+    for _ in range(_MAX_DEPTH):
+        bound = meanings.bound(node.id, statement) if isinstance(node, ast.Name) else None
+        if bound is None:
+            break
+        node, statement = bound
+    return next((config for config in configs if config.call is node), None)
+
+
+def _field_names(step: PrsCall | None, config: PrsCall | None) -> Iterator[str]:
+    """The fields that the code sets."""
+    if config is None:
+        yield from REQUIRED
+    for made, order in ((config, CONFIG_ORDER), (step, STEP_ORDER)):
+        if made is not None:
+            yield from order[: len(made.call.args)]
+            yield from (keyword.arg for keyword in made.call.keywords if keyword.arg)
+    stmt = config.statement.stmt if config is not None else None
+    if config is not None and isinstance(stmt, ast.Assign) and stmt.value is config.call:
+        for target in stmt.targets:
+            uses = config.statement.scope.uses.get(getattr(target, "id", ""), ())
+            yield from (use.path[0] for use in uses if use.how == "assign")
+
+
+def _check(any_plan: Plan) -> None:
+    """A finding for each ParallelRunStep."""
     plan = cast("PythonPlan", any_plan)
-    for step, config in parallel_runs(plan.module, plan.meanings):
-        fields = read_fields(step, config, plan.meanings)
-        there = [name for name in (*fields.values, *fields.unknown) if name in EQUIVALENTS]
-        mapped = ", ".join(f"{name} -> {EQUIVALENTS[name]}" for name in dict.fromkeys(there))
-        at = plan.at(step.statement, step.call)
-        convert = (
-            plan.settings.prs_to_v2
-            and plan.settings.wants("prs-to-v2")
-            and not plan.covers("prs-to-v2", at)
+    settings = plan.settings
+    for step, config in find_parallel_runs(plan.meanings):
+        made = step or config
+        assert made is not None
+        names = [name for name in _field_names(step, config) if name in EQUIVALENTS]
+        mapped = ", ".join(f"{name} -> {EQUIVALENTS[name]}" for name in dict.fromkeys(names))
+        at = plan.at(made.statement, made.call)
+        is_converted = (
+            settings.prs_to_v2 and settings.wants("prs-to-v2") and not plan.covers("prs-to-v2", at)
         )
         plan.report(
             RULE,
@@ -62,34 +144,8 @@ def _check(any_plan: Plan) -> None:
             " a v2 parallel step can",
             at,
             reason=(f"v2: {mapped}" if mapped else "")
-            + ("" if convert else "; --prs-to-v2 writes it as YAML"),
+            + ("" if is_converted else "; --prs-to-v2 writes it as YAML"),
         )
-        if convert:
-            _convert(plan, at, fields)
-
-
-def _convert(plan: PythonPlan, at: YamlNode, fields: PrsFields) -> None:
-    from arc_toolkit.azureml.migrate import parallel_run
-    from arc_toolkit.azureml.migrate.new_jobs import add_job
-
-    settings, values = plan.settings, fields.values
-    for name, asked in (
-        ("instance_type", settings.instance_type),
-        ("compute_target", settings.compute),
-        ("node_count", settings.instance_count),
-    ):
-        if asked is not None:
-            values[name] = asked
-            fields.unknown.pop(name, None)
-    text, notes = parallel_run.to_yaml(values, fields.unknown)
-    stem = re.sub(r"[^a-z0-9]+", "_", str(values.get("name") or "parallel").lower()).strip("_")
-    add_job(plan, stem, "parallel", text)
-    if fields.unknown:
-        words = ", ".join(f"{field} ({text})" for field, text in fields.unknown.items())
-        message = f"these values are not in this file, write them in by hand: {words}"
-        plan.add_finding("prs-to-v2", "warning", message, at, applied=True)
-    for note in (*fields.notes, *notes):
-        plan.add_finding("prs-to-v2", "note", note, at)
 
 
 RULE = Rule(

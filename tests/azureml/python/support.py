@@ -11,6 +11,7 @@ from arc_toolkit.azureml.python.python_engine import patch_notebook, patch_sourc
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.file_io import read_raw
 from arc_toolkit.findings import FileResult, Finding
+from arc_toolkit.migrate.conversions import V2Conversions
 
 TYPE = Settings(instance_type="32cpu128g")
 BOTH = Settings(instance_type="32cpu128g", instance_count=2)
@@ -58,7 +59,8 @@ def patch(text: str, settings: Settings = BOTH, path: str = "pipeline.py") -> Fi
 
 
 def patch_bytes(path: str, data: bytes, settings: Settings) -> FileResult:
-    return patch_source(path, data, settings, Library(read_component))
+    convert = V2Conversions().plan_code(settings)
+    return patch_source(path, data, settings, Library(read_component), convert)
 
 
 def check_noop(
@@ -119,7 +121,8 @@ def notebook(*cells: str | list[str], indent: int = 1) -> bytes:
 
 
 def patch_cells(data: bytes, settings: Settings = BOTH) -> FileResult:
-    return patch_notebook("pipeline.ipynb", data, settings, Library(read_component))
+    convert = V2Conversions().plan_code(settings)
+    return patch_notebook("pipeline.ipynb", data, settings, Library(read_component), convert)
 
 
 def sources(data: bytes) -> list[str]:

@@ -9,12 +9,6 @@ from typing import Any
 
 import pytest
 
-from arc_toolkit.azureml.migrate import hyperdrive_config
-from arc_toolkit.azureml.migrate.hyperdrive import SweepChange
-from arc_toolkit.azureml.migrate.hyperdrive_config import config_change
-from arc_toolkit.azureml.migrate.legacy_spec import RULE
-from arc_toolkit.azureml.migrate.space import DISTRIBUTIONS
-from arc_toolkit.azureml.python.python_engine import patch_source
 from arc_toolkit.azureml.python.python_plan import PythonPlan
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.edit.code.editor import Changes
@@ -22,7 +16,12 @@ from arc_toolkit.edit.code.names import Statement
 from arc_toolkit.edit.code.source import Source
 from arc_toolkit.edit.files.edits import Edit
 from arc_toolkit.findings import Finding
-from tests.azureml.migrate.support import assert_valid, azure, body, convert_python
+from arc_toolkit.migrate import hyperdrive_config
+from arc_toolkit.migrate.hyperdrive import SweepChange
+from arc_toolkit.migrate.hyperdrive_config import config_change
+from arc_toolkit.migrate.legacy_spec import RULE
+from arc_toolkit.migrate.space import DISTRIBUTIONS
+from tests.migrate.support import assert_valid, azure, body, convert_python, patch_file
 
 STEP = """\
 from azureml.train.hyperdrive import BanditPolicy, choice, uniform
@@ -461,7 +460,7 @@ def converted_beside(folder: Path, text: str, spec: str | None = SPEC) -> tuple[
     if spec is not None:
         (folder / "sweep.yaml").write_text(spec)
     settings = Settings(sweep_to_v2=True, only=frozenset({RULE}))
-    result = patch_source(str(folder / "p.py"), text.encode(), settings)
+    result = patch_file(str(folder / "p.py"), text.encode(), settings)
     assert result.refused is None
     return (result.after or b"").decode(), "\n".join(finding.reason for finding in result.findings)
 

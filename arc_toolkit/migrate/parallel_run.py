@@ -13,7 +13,10 @@ from dataclasses import replace
 from typing import Any
 
 from arc_toolkit.azureml.documents import FILE_STYLE
-from arc_toolkit.azureml.migrate.forms import (
+from arc_toolkit.azureml.python.python_plan import PythonPlan
+from arc_toolkit.azureml.rules.prs_instance_type import EQUIVALENTS, find_parallel_runs
+from arc_toolkit.edit.yaml.writer import Comment, file_text
+from arc_toolkit.migrate.forms import (
     DEFAULT_INSTANCE_COUNT,
     DEFAULT_INSTANCE_TYPE,
     SCHEMA,
@@ -22,18 +25,19 @@ from arc_toolkit.azureml.migrate.forms import (
     binding,
     filled,
 )
-from arc_toolkit.azureml.migrate.trial import legal
-from arc_toolkit.azureml.migrate.v1_data import Data, Output
-from arc_toolkit.azureml.migrate.v1_forms import (
+from arc_toolkit.migrate.new_jobs import add_job
+from arc_toolkit.migrate.parallel_run_source import read_fields
+from arc_toolkit.migrate.trial import legal
+from arc_toolkit.migrate.v1_data import Data, Output
+from arc_toolkit.migrate.v1_forms import (
     Ports,
     data_notes,
     input_mode,
     input_spec,
     input_type,
 )
-from arc_toolkit.azureml.rules.prs_instance_type import EQUIVALENTS
-from arc_toolkit.edit.yaml.writer import Comment, file_text
 
+PRS_RULE = "prs-to-v2"
 MARK = "Written by `arc-toolkit patch --prs-to-v2`"
 
 # v1 field -> key of the v2 step, as it is.
@@ -74,6 +78,35 @@ _ALWAYS = {
     "name",
     "source_directory",
 }
+
+
+def convert_parallel_runs(plan: PythonPlan) -> None:
+    """A YAML file for each ParallelRunStep, and findings for all that is not one to one."""
+    settings = plan.settings
+    for step, config in find_parallel_runs(plan.meanings):
+        made = step or config
+        assert made is not None
+        at = plan.at(made.statement, made.call)
+        if plan.covers(PRS_RULE, at):
+            continue
+        fields = read_fields(step, config, plan.meanings)
+        for name, value in (
+            ("instance_type", settings.instance_type),
+            ("compute_target", settings.compute),
+            ("node_count", settings.instance_count),
+        ):
+            if value is not None:
+                fields.values[name] = value
+                fields.unknown.pop(name, None)
+        text, notes = to_yaml(fields.values, fields.unknown)
+        name = str(fields.values.get("name") or "parallel").lower()
+        add_job(plan, re.sub(r"[^a-z0-9]+", "_", name).strip("_"), "parallel", text)
+        if fields.unknown:
+            words = ", ".join(f"{field} ({text})" for field, text in fields.unknown.items())
+            message = f"these values are not in this file, write them in by hand: {words}"
+            plan.add_finding(PRS_RULE, "warning", message, at, applied=True)
+        for note in (*fields.notes, *notes):
+            plan.add_finding(PRS_RULE, "note", note, at)
 
 
 def to_yaml(

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from arc_toolkit.azureml.migrate import placeholders
-from arc_toolkit.azureml.migrate.placeholders import OptionalGroup, Placeholder
+from arc_toolkit.migrate import placeholders
+from arc_toolkit.migrate.placeholders import OptionalGroup, Placeholder
 
 
 def shown(line: str) -> list[Any]:

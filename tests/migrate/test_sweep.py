@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from arc_toolkit.azureml.migrate import sweep
-from arc_toolkit.azureml.migrate.forms import GET_CORES
 from arc_toolkit.azureml.settings import Settings
-from tests.azureml.migrate.support import (
+from arc_toolkit.migrate import sweep
+from arc_toolkit.migrate.forms import GET_CORES
+from tests.migrate.support import (
     SWEEP,
     TRIAL,
     component,

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from arc_toolkit.azureml.migrate.legacy_spec import LegacySpec
+from arc_toolkit.migrate.legacy_spec import LegacySpec
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from arc_toolkit.azureml.migrate.legacy_spec import LegacySpec, ReadFile, parse_spec, read_or_none
-from arc_toolkit.azureml.migrate.placeholders import Part, Placeholder, parse, references, renamed
-from arc_toolkit.azureml.migrate.space import DISTRIBUTIONS, POLICIES, drawn_kind
 from arc_toolkit.edit.files.edits import Refused
+from arc_toolkit.migrate.legacy_spec import LegacySpec, ReadFile, parse_spec, read_or_none
+from arc_toolkit.migrate.placeholders import Part, Placeholder, parse, references, renamed
+from arc_toolkit.migrate.space import DISTRIBUTIONS, POLICIES, drawn_kind
 
 LAUNCHERS = {"mpi": "mpi", "torch.distributed": "pytorch", "pytorch": "pytorch"}
 

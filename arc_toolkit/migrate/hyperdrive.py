@@ -13,12 +13,6 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
-from arc_toolkit.azureml.migrate import space
-from arc_toolkit.azureml.migrate.forms import DEFAULT_INSTANCE_COUNT, DEFAULT_INSTANCE_TYPE
-from arc_toolkit.azureml.migrate.legacy_spec import RULE, LegacySpec
-from arc_toolkit.azureml.migrate.space import distribution_text, literal, sweep_arguments
-from arc_toolkit.azureml.migrate.v1_data import V1Data
-from arc_toolkit.azureml.migrate.v1_values import NotPlain, PipelineParameter, arguments
 from arc_toolkit.azureml.python.python_plan import PythonPlan
 from arc_toolkit.azureml.python.read_meaning import Meanings
 from arc_toolkit.azureml.python.sdk_names import RESOURCES_CLASS, RESOURCES_MODULE
@@ -28,6 +22,12 @@ from arc_toolkit.edit.code.expressions import short
 from arc_toolkit.edit.code.layout import replace_statement
 from arc_toolkit.edit.code.names import Binding, Statement, find_bindings
 from arc_toolkit.edit.files.edits import Refused
+from arc_toolkit.migrate import space
+from arc_toolkit.migrate.forms import DEFAULT_INSTANCE_COUNT, DEFAULT_INSTANCE_TYPE
+from arc_toolkit.migrate.legacy_spec import RULE, LegacySpec
+from arc_toolkit.migrate.space import distribution_text, literal, sweep_arguments
+from arc_toolkit.migrate.v1_data import V1Data
+from arc_toolkit.migrate.v1_values import NotPlain, PipelineParameter, arguments
 
 MODULE = "azureml.train.hyperdrive"
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from arc_toolkit.azureml.migrate import sweep as converter
 from arc_toolkit.azureml.settings import Settings, SweepForm
-from tests.azureml.migrate.support import SWEEP, TRIAL, azure, convert, loaded, messages, read, spec
+from arc_toolkit.migrate import sweep as converter
+from tests.migrate.support import SWEEP, TRIAL, azure, convert, loaded, messages, read, spec
 from tests.support import CORPUS, needs_corpus
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.filterwarnings("ignore")]

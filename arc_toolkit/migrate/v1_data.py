@@ -6,9 +6,9 @@ import ast
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from arc_toolkit.azureml.migrate.v1_values import DEEPEST, NotPlain, V1Values, arguments
 from arc_toolkit.edit.code.expressions import last_name, short
 from arc_toolkit.edit.code.names import Statement
+from arc_toolkit.migrate.v1_values import DEEPEST, NotPlain, V1Values, arguments
 
 
 @dataclass(frozen=True)

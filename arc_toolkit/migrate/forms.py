@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from arc_toolkit.azureml.documents import FILE_STYLE
-from arc_toolkit.azureml.migrate.legacy_spec import LegacySpec
-from arc_toolkit.azureml.migrate.placeholders import (
+from arc_toolkit.azureml.settings import Settings
+from arc_toolkit.azureml.threads import PRESTEP, RESTEP, cores_of
+from arc_toolkit.edit.yaml.writer import Comment, file_text
+from arc_toolkit.migrate.legacy_spec import LegacySpec
+from arc_toolkit.migrate.placeholders import (
     OptionalGroup,
     Placeholder,
     inner_text,
     render_parts,
 )
-from arc_toolkit.azureml.migrate.space import distribution_text, literal, sweep_arguments
-from arc_toolkit.azureml.migrate.trial import PYTHON_NAMES, Input, Trial, legal
-from arc_toolkit.azureml.settings import Settings
-from arc_toolkit.azureml.threads import PRESTEP, RESTEP, cores_of
-from arc_toolkit.edit.yaml.writer import Comment, file_text
+from arc_toolkit.migrate.space import distribution_text, literal, sweep_arguments
+from arc_toolkit.migrate.trial import PYTHON_NAMES, Input, Trial, legal
 from arc_toolkit.resources import render
 
 # What Kubernetes compute gives a job that names no type (Microsoft Learn, instance types): 2 CPU and 2 GiB at most.

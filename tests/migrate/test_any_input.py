@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.azureml.migrate.support import SWEEP, TRIAL, convert, spec
+from tests.migrate.support import SWEEP, TRIAL, convert, spec
 
 FORMS = ("step", "job", "python")
 anything = st.recursive(

@@ -12,11 +12,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from arc_toolkit.azureml.migrate.forms import UNSET, filled
-from arc_toolkit.azureml.migrate.trial import legal
-from arc_toolkit.azureml.migrate.v1_data import Data, Output
-from arc_toolkit.azureml.migrate.v1_values import PipelineParameter, Unsaid
 from arc_toolkit.edit.yaml.writer import Comment
+from arc_toolkit.migrate.forms import UNSET, filled
+from arc_toolkit.migrate.trial import legal
+from arc_toolkit.migrate.v1_data import Data, Output
+from arc_toolkit.migrate.v1_values import PipelineParameter, Unsaid
 
 
 @dataclass

@@ -7,76 +7,35 @@ from __future__ import annotations
 
 import ast
 import os.path
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
 
-from arc_toolkit.azureml.migrate.v1_data import V1Data
-from arc_toolkit.azureml.migrate.v1_values import (
+from arc_toolkit.azureml.python.read_meaning import Meanings
+from arc_toolkit.azureml.rules.prs_instance_type import (
+    CONFIG,
+    CONFIG_ORDER,
+    REQUIRED,
+    STEP,
+    STEP_ORDER,
+    PrsCall,
+)
+from arc_toolkit.edit.code.expressions import short
+from arc_toolkit.edit.code.names import Binding, Statement
+from arc_toolkit.migrate.v1_data import V1Data
+from arc_toolkit.migrate.v1_values import (
     Arguments,
     NotPlain,
     PipelineParameter,
     Unsaid,
     arguments,
 )
-from arc_toolkit.azureml.python.names import Module
-from arc_toolkit.azureml.python.read_meaning import Meanings
-from arc_toolkit.edit.code.expressions import calls_in, short
-from arc_toolkit.edit.code.names import Binding, Statement
 
-CONFIG = "ParallelRunConfig"
-STEP = "ParallelRunStep"
-_CONFIG_ORDER = (
-    *(
-        "environment",
-        "entry_script",
-        "error_threshold",
-        "output_action",
-        "compute_target",
-        "node_count",
-    ),
-    *(
-        "process_count_per_node",
-        "mini_batch_size",
-        "source_directory",
-        "description",
-        "logging_level",
-    ),
-    *("run_invocation_timeout", "run_max_try", "append_row_file_name", "allowed_failed_count"),
-    *("allowed_failed_percent", "partition_keys", "environment_variables"),
-)
-# Fields that have a value in every config.
-_NEEDED = (
-    "environment",
-    "entry_script",
-    "compute_target",
-    "node_count",
-    "mini_batch_size",
-    "output_action",
-)
 # Names of fields in a file of a config.
 _IN_FILE = {"compute_target_name": "compute_target", "environment_name": "environment"}
-_STEP_ORDER = (
-    "name",
-    "parallel_run_config",
-    "inputs",
-    "output",
-    "side_inputs",
-    "arguments",
-    "allow_reuse",
-)
 # Methods of a config that do not change it, and calls that take it as what it is.
 _HARMLESS = frozenset({"save_to_yaml", STEP, "print", "display", "type", "str", "repr"})
-
-
-@dataclass(frozen=True)
-class Made:
-    """A call that makes a step or a config, and where it is."""
-
-    call: ast.Call
-    statement: Statement
 
 
 @dataclass
@@ -88,61 +47,27 @@ class PrsFields:
     notes: list[str] = field(default_factory=list)
 
 
-def parallel_runs(module: Module, meanings: Meanings) -> Iterator[tuple[Made, Made | None]]:
-    """Each step with its config, and each config that no step has been found for."""
-    steps: list[Made] = []
-    configs: list[Made] = []
-    for scope in module.scopes:
-        for statement in scope.statements:
-            if module.mentions(statement):
-                for call in calls_in(statement.stmt):
-                    role = meanings.role(call.func, statement).name
-                    if role in (CONFIG, STEP):
-                        (steps if role == STEP else configs).append(Made(call, statement))
-    values = V1Data(meanings)
-    pairs = [(step, _config(step, configs, values)) for step in steps]
-    used = {id(config.call) for _, config in pairs if config is not None}
-    free = [config for config in configs if id(config.call) not in used]
-    # One that is passed through functions: there is no other one to take.
-    if len(free) == 1 and len(configs) == 1:
-        pairs = [(step, config or free.pop()) if free else (step, config) for step, config in pairs]
-    yield from pairs
-    yield from ((config, None) for config in free)
-
-
-def _config(step: Made, configs: list[Made], values: V1Data) -> Made | None:
-    given = arguments(step.call, _STEP_ORDER, step.statement).values.get("parallel_run_config")
-    made = values.follow(*given)[0] if given is not None else None
-    return next((config for config in configs if config.call is made), None)
-
-
-def read_fields(step: Made, config: Made | None, meanings: Meanings) -> PrsFields:
-    """All fields of a step and its config; a config alone is read as one."""
+def read_fields(step: PrsCall | None, config: PrsCall | None, meanings: Meanings) -> PrsFields:
+    """All fields of a step and its config, or of a config alone."""
     values, fields = V1Data(meanings), PrsFields()
-    if meanings.role(step.call.func, step.statement).name == CONFIG:
-        step, config, alone = Made(ast.Call(step.call.func, [], []), step.statement), step, True
-    else:
-        alone = False
     if config is not None:
-        given = arguments(config.call, _CONFIG_ORDER, config.statement)
-        _changes(given, config, step.statement, values, fields, alone)
+        given = arguments(config.call, CONFIG_ORDER, config.statement)
+        _changes(given, config, step.statement if step else None, values, fields)
         _read(given, values, fields)
-    given = arguments(step.call, _STEP_ORDER, step.statement)
-    holder = given.values.pop("parallel_run_config", None)
-    from_file = (
-        config is None
-        and holder is not None
-        and _from_file(*values.follow(*holder), meanings, fields)
-    )
-    if config is None and not from_file:
-        text = short(holder[0]) if holder is not None else "nothing"
-        fields.notes.append(
-            f"parallel_run_config is {text}, which is not made here: its fields are not known"
-        )
-        fields.unknown |= dict.fromkeys(_NEEDED, f"a part of {text}")
-    elif config is not None and holder is not None and values.follow(*holder)[0] is not config.call:
-        fields.notes.append(f"{short(holder[0])} is taken for the one {CONFIG} of the file")
-    _read(given, values, fields)
+    if step is not None:
+        given = arguments(step.call, STEP_ORDER, step.statement)
+        holder = given.values.pop("parallel_run_config", None)
+        if config is None:
+            if holder is None or not _from_file(*values.follow(*holder), meanings, fields):
+                text = short(holder[0]) if holder is not None else "nothing"
+                fields.notes.append(
+                    f"parallel_run_config is {text}, which is not made here: "
+                    "its fields are not known"
+                )
+                fields.unknown |= dict.fromkeys(REQUIRED, f"a part of {text}")
+        elif holder is not None and values.follow(*holder)[0] is not config.call:
+            fields.notes.append(f"{short(holder[0])} is taken for the one {CONFIG} of the file")
+        _read(given, values, fields)
     fields.notes += values.remarks
     return fields
 
@@ -182,7 +107,11 @@ def _from_file(made: ast.expr, statement: Statement, meanings: Meanings, fields:
 
 
 def _changes(
-    given: Arguments, config: Made, until: Statement, values: V1Data, fields: PrsFields, alone: bool
+    given: Arguments,
+    config: PrsCall,
+    until: Statement | None,
+    values: V1Data,
+    fields: PrsFields,
 ) -> None:
     """What is set on the config after it is made, into its arguments."""
     stmt = config.statement.stmt
@@ -192,15 +121,18 @@ def _changes(
         and isinstance(stmt.targets[0], ast.Name)
     ):
         return
-    before = until if not alone else None
-    for use in values.uses(Binding(stmt.targets[0].id, config.statement, config.call), before):
+    for use in values.uses(Binding(stmt.targets[0].id, config.statement, config.call), until):
         line = use.statement.source.file_line(use.statement.stmt.lineno)
         if use.how == "argument":
             if use.path[0] not in _HARMLESS:
                 fields.notes.append(
                     f"{use.path[0]}() gets the config in line {line}: what it sets is not read"
                 )
-        elif use.how == "assign" and len(use.path) == 1 and use.statement.is_certain_before(until):
+        elif (
+            use.how == "assign"
+            and len(use.path) == 1
+            and use.statement.is_certain_before(until or config.statement)
+        ):
             given.values[use.path[0]] = use.value, use.statement
         elif use.how == "assign" and use.path[0] == "environment_variables" and len(use.path) == 2:
             try:

@@ -11,11 +11,12 @@ from typing import Any
 
 import yaml
 
-from arc_toolkit.azureml.migrate import sweep
-from arc_toolkit.azureml.migrate.legacy_spec import RULE
 from arc_toolkit.azureml.python.python_engine import patch_source
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.findings import FileResult
+from arc_toolkit.migrate import sweep
+from arc_toolkit.migrate.conversions import V2Conversions
+from arc_toolkit.migrate.legacy_spec import RULE
 from tests.support import unavailable
 
 SWEEP: dict[str, Any] = {
@@ -76,9 +77,14 @@ def convert(
 
 def convert_python(text: str, **settings: Any) -> FileResult:
     """The conversion of the sweeps of a Python file, and nothing else."""
-    return patch_source(
+    return patch_file(
         "p.py", text.encode(), Settings(sweep_to_v2=True, only=frozenset({RULE}), **settings)
     )
+
+
+def patch_file(path: str, data: bytes, settings: Settings) -> FileResult:
+    """A Python file, converted and patched."""
+    return patch_source(path, data, settings, convert=V2Conversions().plan_code(settings))
 
 
 def read(path: str) -> bytes:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from arc_toolkit.azureml.migrate import sweep
 from arc_toolkit.azureml.settings import Settings
-from tests.azureml.migrate.support import convert_python, read, texts
+from arc_toolkit.migrate import sweep
+from tests.migrate.support import convert_python, read, texts
 from tests.support import ROOT
 
 PAGE = (ROOT / "docs/sweep-to-v2.md").read_text()

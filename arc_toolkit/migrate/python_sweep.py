@@ -16,30 +16,24 @@ import os.path
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from arc_toolkit.azureml.library import Library
-from arc_toolkit.azureml.migrate.hyperdrive import (
+from arc_toolkit.azureml.python.meaning import Component, PipelineFunction
+from arc_toolkit.azureml.python.python_plan import PythonPlan
+from arc_toolkit.edit.code.names import Binding, Scope, Statement, Use
+from arc_toolkit.edit.files.edits import Refused
+from arc_toolkit.migrate.hyperdrive import (
     HyperdriveReader,
     SweepChange,
     commit,
     refuse,
     resources_text,
 )
-from arc_toolkit.azureml.migrate.hyperdrive_config import configs
-from arc_toolkit.azureml.migrate.legacy_spec import RULE, LegacySpec, parse_spec, read_or_none
-from arc_toolkit.azureml.migrate.space import call_lines, literal
-from arc_toolkit.azureml.python.meaning import Component, PipelineFunction
-from arc_toolkit.azureml.python.names import Module
-from arc_toolkit.azureml.python.python_plan import PythonPlan
-from arc_toolkit.azureml.settings import Settings
-from arc_toolkit.edit.code.names import Binding, Scope, Statement, Use
-from arc_toolkit.edit.files.edits import Refused
+from arc_toolkit.migrate.hyperdrive_config import configs
+from arc_toolkit.migrate.legacy_spec import RULE, LegacySpec, parse_spec, read_or_none
+from arc_toolkit.migrate.space import call_lines, literal
 
 
-def plan_sweeps(
-    module: Module, library: Library, settings: Settings, path: str, first: PythonPlan | None = None
-) -> PythonPlan:
-    """The changes for all sweeps of a module, and a finding for each; `first` is the plan of the run before."""
-    plan = PythonPlan(module, library, settings, path, first)
+def convert_sweeps(plan: PythonPlan) -> None:
+    """The changes for all sweeps of a module, and a finding for each."""
     changes = []
     for statement, read in _sweeps(plan):
         if not plan.covers(RULE, plan.at(statement)):
@@ -49,7 +43,6 @@ def plan_sweeps(
             except Refused as refused:
                 refuse(plan, statement, refused)
     commit(plan, changes)
-    return plan
 
 
 def _sweeps(plan: PythonPlan) -> Iterator[tuple[Statement, Callable[[], SweepChange | None]]]:

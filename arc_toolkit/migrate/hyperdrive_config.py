@@ -14,24 +14,24 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from arc_toolkit.azureml.kinds import Family
-from arc_toolkit.azureml.migrate.hyperdrive import (
-    SAMPLINGS,
-    HyperdriveReader,
-    SweepChange,
-    resources_text,
-)
-from arc_toolkit.azureml.migrate.hyperdrive_job import sweep_job
-from arc_toolkit.azureml.migrate.legacy_spec import RULE
-from arc_toolkit.azureml.migrate.new_jobs import add_job
-from arc_toolkit.azureml.migrate.script_run_source import read_script_run
-from arc_toolkit.azureml.migrate.space import call_lines, call_text
-from arc_toolkit.azureml.migrate.trial import legal
-from arc_toolkit.azureml.migrate.v1_values import arguments
 from arc_toolkit.azureml.python.meaning import Builder
 from arc_toolkit.azureml.python.python_plan import PythonPlan
 from arc_toolkit.edit.code.expressions import calls_in, short
 from arc_toolkit.edit.code.names import Statement
 from arc_toolkit.edit.files.edits import Refused
+from arc_toolkit.migrate.hyperdrive import (
+    SAMPLINGS,
+    HyperdriveReader,
+    SweepChange,
+    resources_text,
+)
+from arc_toolkit.migrate.hyperdrive_job import sweep_job
+from arc_toolkit.migrate.legacy_spec import RULE
+from arc_toolkit.migrate.new_jobs import add_job
+from arc_toolkit.migrate.script_run_source import read_script_run
+from arc_toolkit.migrate.space import call_lines, call_text
+from arc_toolkit.migrate.trial import legal
+from arc_toolkit.migrate.v1_values import arguments
 
 NAME = "HyperDriveConfig"
 # Argument -> where a v1.5 spec has it.

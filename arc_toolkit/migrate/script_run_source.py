@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from arc_toolkit.azureml.migrate.forms import DEFAULT_INSTANCE_COUNT
-from arc_toolkit.azureml.migrate.parallel_run_source import script_arguments
-from arc_toolkit.azureml.migrate.v1_data import V1Data
-from arc_toolkit.azureml.migrate.v1_forms import Ports
-from arc_toolkit.azureml.migrate.v1_values import NotPlain, Unsaid, arguments
 from arc_toolkit.edit.code.expressions import last_name, short
 from arc_toolkit.edit.code.names import Statement
 from arc_toolkit.edit.files.edits import Refused
+from arc_toolkit.migrate.forms import DEFAULT_INSTANCE_COUNT
+from arc_toolkit.migrate.parallel_run_source import script_arguments
+from arc_toolkit.migrate.v1_data import V1Data
+from arc_toolkit.migrate.v1_forms import Ports
+from arc_toolkit.migrate.v1_values import NotPlain, Unsaid, arguments
 
 _ORDER = (
     *(

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
-from arc_toolkit.azureml.migrate import parallel_run as prs
-from arc_toolkit.azureml.migrate.v1_data import Data, Output
-from arc_toolkit.azureml.migrate.v1_values import PipelineParameter
-from tests.azureml.migrate.support import assert_valid, azure, body
+from arc_toolkit.migrate import parallel_run as prs
+from arc_toolkit.migrate.v1_data import Data, Output
+from arc_toolkit.migrate.v1_values import PipelineParameter
+from tests.migrate.support import assert_valid, azure, body
 
 FULL: dict[str, Any] = {
     "name": "Score-All",

@@ -9,10 +9,9 @@ import pytest
 import yaml
 
 from arc_toolkit.azureml.library import Library
-from arc_toolkit.azureml.python.python_engine import patch_source
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.yaml_engine import patch_yaml
-from tests.azureml.migrate.support import azure, body, convert_python, read
+from tests.migrate.support import azure, body, convert_python, patch_file, read
 
 HEAD = """\
 from azureml.core import Dataset, Environment, ScriptRunConfig
@@ -228,7 +227,7 @@ def test_the_job_loads_and_sends_what_it_says(tmp_path: Path) -> None:
 )
 def test_a_second_run_finds_nothing_to_set_in_the_job(settings: dict[str, Any]) -> None:
     asked = Settings(sweep_to_v2=True, **settings)
-    [(path, content)] = patch_source("p.py", NOTEBOOK.encode(), asked).new_files
+    [(path, content)] = patch_file("p.py", NOTEBOOK.encode(), asked).new_files
     assert patch_yaml(path, content, asked, Library(read)).after is None
     trial = yaml.safe_load(content)["trial"]
     assert trial.get("resources", {}).get("instance_type") == settings.get("instance_type")

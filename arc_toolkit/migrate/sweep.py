@@ -13,22 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from arc_toolkit.azureml.documents import FILE_STYLE
-from arc_toolkit.azureml.migrate import forms, space, trial
-from arc_toolkit.azureml.migrate.forms import (
-    DEFAULT_INSTANCE_COUNT,
-    DEFAULT_INSTANCE_TYPE,
-    MARK,
-    UNSET,
-    SweepPlan,
-)
-from arc_toolkit.azureml.migrate.legacy_spec import (
-    RULE,
-    LegacySpec,
-    ReadFile,
-    parse_spec,
-    read_or_none,
-)
-from arc_toolkit.azureml.migrate.trial import legal
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.threads import (
     PRESTEP,
@@ -42,6 +26,22 @@ from arc_toolkit.azureml.threads import (
 from arc_toolkit.edit.files.edits import Refused
 from arc_toolkit.edit.yaml.writer import Comment, file_text
 from arc_toolkit.findings import FileResult, Finding
+from arc_toolkit.migrate import forms, space, trial
+from arc_toolkit.migrate.forms import (
+    DEFAULT_INSTANCE_COUNT,
+    DEFAULT_INSTANCE_TYPE,
+    MARK,
+    UNSET,
+    SweepPlan,
+)
+from arc_toolkit.migrate.legacy_spec import (
+    RULE,
+    LegacySpec,
+    ReadFile,
+    parse_spec,
+    read_or_none,
+)
+from arc_toolkit.migrate.trial import legal
 
 
 def convert(path: str, data: bytes, settings: Settings, read_file: ReadFile) -> FileResult:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.azureml.migrate.support import SWEEP, TRIAL, spec
+from tests.migrate.support import SWEEP, TRIAL, spec
 from tests.support import Result
 
 Arc = Callable[..., Result]

@@ -10,7 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from arc_toolkit.azureml.documents import FILE_STYLE
-from arc_toolkit.azureml.migrate.forms import (
+from arc_toolkit.azureml.settings import Settings
+from arc_toolkit.edit.yaml.writer import Comment, file_text
+from arc_toolkit.migrate.forms import (
     DEFAULT_INSTANCE_TYPE,
     MARK,
     SCHEMA,
@@ -18,10 +20,8 @@ from arc_toolkit.azureml.migrate.forms import (
     asset,
     filled,
 )
-from arc_toolkit.azureml.migrate.script_run_source import ScriptRun
-from arc_toolkit.azureml.migrate.v1_forms import data_notes, input_spec
-from arc_toolkit.azureml.settings import Settings
-from arc_toolkit.edit.yaml.writer import Comment, file_text
+from arc_toolkit.migrate.script_run_source import ScriptRun
+from arc_toolkit.migrate.v1_forms import data_notes, input_spec
 
 
 def sweep_job(

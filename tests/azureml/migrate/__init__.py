@@ -1,1 +1,0 @@
-"""Tests of arc_toolkit.azureml.migrate."""
