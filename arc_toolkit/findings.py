@@ -58,21 +58,17 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What a rule is, for `rules`, its page and SARIF; and how it checks, if it does so by itself."""
+    """The facts of a rule that code needs. Its text is the page `docs/rules/ID.md`."""
 
     id: str
     severity: Severity
-    # none: `patch` cannot fix it; unsafe: only with --unsafe-fixes, since a job may behave differently afterwards.
-    fix: Literal["safe", "unsafe", "none"]
-    summary: str
-    # Why it matters, in Markdown, with its source.
-    why: str
-    before: str
-    after: str
+    # Whether `patch` fixes it. A job may behave differently after an unsafe fix, which therefore
+    # needs --unsafe-fixes.
+    fix: Literal["safe", "unsafe", "none"] = "none"
     language: Language = "yaml"
-    # The command that reports it, or several as `check, validate`; `patch` fixes what `check` reports.
+    # The command that reports it, or several as `check, validate`; `patch` fixes findings of `check`.
     command: str = "check"
-    # Called by the package that the rule belongs to, with what that package checks.
+    # Called by the package of the rule with the plan of a file.
     check: Callable[..., None] | None = None
     # The rule runs only on files whose text has one of these; empty means on every file.
     needs: tuple[str, ...] = ()

@@ -9,37 +9,15 @@ from arc_toolkit.edit.files.ignores import Ignores
 from arc_toolkit.findings import Rule
 
 WITHOUT_REASON = Rule(
-    id="ignore-without-reason",
-    severity="warning",
-    fix="none",
-    summary="an inline ignore without a reason",
-    why="""\
-Whoever reads the file later wants to know why a finding was set aside. An ignore without a reason is not obeyed.""",
-    before="""\
-command: python train.py  # arc-toolkit: ignore[lightgbm-threads]
-""",
-    after="""\
-command: python train.py  # arc-toolkit: ignore[lightgbm-threads] one thread is wanted here
-""",
+    "ignore-without-reason",
+    "warning",
     language="yaml, python",
     command="check, validate",
     needs=("arc-toolkit:",),
 )
 OF_UNKNOWN_RULE = Rule(
-    id="ignore-of-unknown-rule",
-    severity="warning",
-    fix="none",
-    summary="an inline ignore of a rule that does not exist",
-    why="""\
-An ignore with a misspelt rule sets nothing aside. An ignore names rules (`arc-toolkit rules`) or settings, such as
-`instance-type` or `threads`. Those of `validate` work in InstanceTypes only, those about spot nodes in manifests only,
-and the others in AzureML files only.""",
-    before="""\
-command: python train.py  # arc-toolkit: ignore[lightgbm-thread] one thread is wanted here
-""",
-    after="""\
-command: python train.py  # arc-toolkit: ignore[lightgbm-threads] one thread is wanted here
-""",
+    "ignore-of-unknown-rule",
+    "warning",
     language="yaml, python",
     command="check, validate",
     needs=("arc-toolkit:",),

@@ -13,7 +13,7 @@ _PACKAGE = Path(__file__).resolve().parent
 
 
 def shipped(name: str) -> Path:
-    """The folder `templates` or `instance_types`."""
+    """The folder `templates`, `instance_types` or `docs/rules`."""
     inside = _PACKAGE / f"_{name}"
     return inside if inside.is_dir() else _PACKAGE.parent / name
 

@@ -44,7 +44,7 @@ ALLOWED: dict[str, set[str]] = {
     "checkpoints": BASE | {"notices"},
     "notices": BASE,
     "elastic": BASE | {"checkpoints", "notices", "ray_connection"},
-    "output": BASE | {"edit", "findings", "kube", "__version__"},
+    "output": BASE | {"edit", "findings", "kube", "resources", "__version__"},
     "azureml": CORE,
     "migrate": CORE | {"azureml", "sizing"},
     "sizing": CORE,

@@ -71,11 +71,12 @@ def test_sizing_works_from_the_wheel(installed: Path, tmp_path: Path) -> None:
     assert differs.returncode == 1
 
 
-def test_the_catalogue_and_the_templates_are_in_the_wheel(installed: Path) -> None:
+def test_the_catalogue_the_templates_and_the_pages_are_in_the_wheel(installed: Path) -> None:
     (wheel,) = installed.parent.parent.parent.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
     assert "arc_toolkit/_templates/instance_type.yaml.j2" in names
     assert sum(name.startswith("arc_toolkit/_instance_types/") for name in names) > 60
+    assert "arc_toolkit/_docs/rules/duplicate-key.md" in names
     assert "arc_toolkit/py.typed" in names
     assert not any(name.startswith(("tests/", "scripts/")) for name in names)
 
@@ -98,6 +99,12 @@ def test_patch_works_from_the_wheel(installed: Path, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "instance_type: 32cpu128g" in job.read_text()
+
+
+def test_the_rule_pages_are_read_from_the_wheel(installed: Path, tmp_path: Path) -> None:
+    page = run(installed, "rules", "duplicate-key", cwd=tmp_path)
+    assert page.stdout == (ROOT / "docs" / "rules" / "duplicate-key.md").read_text()
+    assert run(installed, "rules", cwd=tmp_path).returncode == 0
 
 
 def test_diagnose_works_from_the_wheel(installed: Path, tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def every_rule() -> dict[str, Rule]:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     from arc_toolkit.ignore_rules import name_hint
-    from arc_toolkit.output.rule_pages import listing, page, rule_data
+    from arc_toolkit.output.rule_pages import listing, read_page, rule_data
 
     rules = every_rule()
     if args.rule is not None and args.rule not in rules:
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
 
         console.out(document("rules", {"rules": [rule_data(rule) for rule in chosen]}))
     elif args.rule or args.format == "markdown":
-        console.out("\n".join(page(rule) for rule in chosen), end="")
+        console.out("\n".join(read_page(rule.id).text for rule in chosen), end="")
     else:
         console.out(listing(chosen))
     return OK

@@ -15,6 +15,7 @@ from arc_toolkit import __version__
 from arc_toolkit.edit.code.line_map import NEWLINES
 from arc_toolkit.edit.files.discover import Problem
 from arc_toolkit.findings import Fix, Rule
+from arc_toolkit.output.rule_pages import read_page
 from arc_toolkit.output.run_report import Replacement, ReportedFinding
 
 SCHEMA = (
@@ -66,18 +67,16 @@ def sarif(
 
 
 def _rule(name: str, rule: Rule | None, command: str, docs_url: str) -> dict[str, Any]:
-    page = f"rules/{name}.md" if rule else f"{command}.md"
-    uri = {"helpUri": f"{docs_url}/{page}"} if docs_url else {}
+    location = f"rules/{name}.md" if rule else f"{command}.md"
+    uri = {"helpUri": f"{docs_url}/{location}"} if docs_url else {}
     if rule is None:  # a setting that was asked for, and could not be set
         return {"id": name, "shortDescription": {"text": f"the setting {name}"}, **uri}
+    page = read_page(name)
     return {
         "id": name,
-        "shortDescription": {"text": rule.summary},
-        "fullDescription": {"text": rule.why.replace("\n", " ")},
-        "help": {
-            "text": rule.why,
-            "markdown": f"{rule.why}\n\n```\n{rule.before}```\n\n```\n{rule.after}```\n",
-        },
+        "shortDescription": {"text": page.summary},
+        "fullDescription": {"text": page.why.replace("\n", " ")},
+        "help": {"text": page.why, "markdown": page.text},
         **uri,
         "defaultConfiguration": {"level": rule.severity},
         "properties": {"fix": rule.fix},

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from arc_toolkit.findings import FileResult, Finding
+from arc_toolkit.output.rule_pages import read_page
 from arc_toolkit.placement.place_files import CheckedManifests
 from arc_toolkit.placement.place_plan import PlaceSettings
 from arc_toolkit.placement.rules import manifest_rules
@@ -26,24 +27,24 @@ def findings(text: str) -> list[Finding]:
 
 @pytest.mark.parametrize("name", RULES)
 def test_a_rule_finds_its_example_and_is_content_with_the_corrected_one(name: str) -> None:
-    rule = RULES[name]
-    found = [finding for finding in findings(rule.before) if finding.rule == name]
+    rule, page = RULES[name], read_page(name)
+    found = [finding for finding in findings(page.before) if finding.rule == name]
     assert found
     assert found[0].severity == rule.severity
     assert found[0].line > 0
-    assert [finding.rule for finding in findings(rule.after)] == []
+    assert [finding.rule for finding in findings(page.after)] == []
 
 
 @pytest.mark.parametrize("name", RULES)
 def test_a_rule_can_be_skipped_and_ignored(name: str) -> None:
-    before = RULES[name].before
+    before = read_page(name).before
     assert name not in {finding.rule for finding in check(before, skip=frozenset([name])).findings}
     ignored = f"# arc-toolkit: ignore-file[{name}] it is meant so\n{before}"
     assert name not in {finding.rule for finding in findings(ignored)}
 
 
 def test_an_ignore_of_an_unknown_rule_is_reported() -> None:
-    text = "# arc-toolkit: ignore-file[no-such-rule] because\n" + RULES["serving-on-spot"].after
+    text = "# arc-toolkit: ignore-file[no-such-rule] because\n" + read_page("serving-on-spot").after
     assert [finding.rule for finding in findings(text)] == ["ignore-of-unknown-rule"]
 
 
@@ -68,7 +69,7 @@ def test_the_trial_of_an_experiment_is_looked_into() -> None:
 
 def test_a_daemonset_may_only_tolerate() -> None:
     text = (
-        RULES["spot-toleration-only"]
+        read_page("spot-toleration-only")
         .before.replace("batch/v1", "apps/v1")
         .replace("kind: Job", "kind: DaemonSet")
     )

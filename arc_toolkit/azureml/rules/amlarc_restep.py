@@ -125,23 +125,5 @@ def _nodes(top: ast.stmt) -> Iterator[tuple[ast.AST, bool]]:
 
 
 RULE = Rule(
-    id="amlarc-restep",
-    severity="error",
-    fix="safe",
-    summary="AMLARC_RESTEP instead of AMLARC_PRESTEP",
-    why="""\
-The migration note of AzureML on Kubernetes describes the variable as `AMLARC_PRESTEP`, but its three code samples
-spell it `AMLARC_RESTEP`. Whoever pasted a sample has a variable that nothing reads, and a job whose threads are not
-set.""",
-    before="""\
-environment_variables:
-  AMLARC_RESTEP: "export OMP_NUM_THREADS=` get_cores `"
-""",
-    after="""\
-environment_variables:
-  AMLARC_PRESTEP: "export OMP_NUM_THREADS=` get_cores `"
-""",
-    language="yaml, python",
-    check=_check,
-    needs=(RESTEP,),
+    "amlarc-restep", "error", fix="safe", language="yaml, python", check=_check, needs=(RESTEP,)
 )

@@ -36,29 +36,8 @@ def _check(plan: Plan) -> None:
 
 
 RULE = Rule(
-    id="bound-instance-count",
-    severity="error",
-    fix="none",
-    summary="an instance count bound where it is rejected",
-    why="""\
-`resources.instance_count: ${{inputs.x}}` in a component, a job or a trial is rejected ("Not a valid integer"), and
-so is `${{parent.inputs.x}}` in a command step that is written in place (with the misleading message that `component`
-is missing), and beside the `component` of a step. The `resources` of a step that names a component file, a parallel
-step and a sweep step take it. In Python `command(...)` and `set_resources` reject it, and the `resources` of a step
-take it. `patch --expose-parameters` writes the working form.""",
-    before="""\
-# train.yml, a component
-resources:
-  instance_count: ${{inputs.count}}
-""",
-    after="""\
-# pipeline.yml
-jobs:
-  train:
-    component: ./train.yml
-    resources:
-      instance_count: ${{parent.inputs.count}}
-""",
+    "bound-instance-count",
+    "error",
     language="yaml, python",
     check=_check,
     needs=("instance_count",),

@@ -39,30 +39,8 @@ def _way_out(kind: TargetKind) -> str:
 
 
 RULE = Rule(
-    id="dropped-environment-variables",
-    severity="error",
-    fix="none",
-    summary="environment variables in a place that loses them",
-    why="""\
-A v2 *component* takes `environment_variables` without complaint and drops them: the field is in no schema of a
-component, and it is absent from the request that is sent (azure-ai-ml 1.35). The same holds for a sweep *step* and
-for the trial of a sweep in a pipeline; a standalone sweep job keeps them under `trial` only. A job and a command,
-parallel or automl step keep them, and so does a v1.5 spec.""",
-    before="""\
-# train.yml, a v2 component
-type: command
-environment_variables:
-  OMP_NUM_THREADS: "8"
-""",
-    after="""\
-# pipeline.yml
-jobs:
-  train:
-    type: command
-    component: ./train.yml
-    environment_variables:
-      OMP_NUM_THREADS: "8"
-""",
+    "dropped-environment-variables",
+    "error",
     language="yaml, python",
     check=_check,
     needs=("environment_variables",),

@@ -29,22 +29,4 @@ def _check(plan: Plan) -> None:
                 seen.add(key.value)
 
 
-RULE = Rule(
-    id="duplicate-key",
-    severity="error",
-    fix="none",
-    summary="a duplicate key",
-    why="""\
-YAML readers take the last of two equal keys and say nothing. Whoever edits the first one wonders why nothing happens.
-`patch` refuses to edit such a key.""",
-    before="""\
-compute: azureml:aks
-command: python train.py
-compute: azureml:aks-gpu
-""",
-    after="""\
-compute: azureml:aks-gpu
-command: python train.py
-""",
-    check=_check,
-)
+RULE = Rule("duplicate-key", "error", check=_check)

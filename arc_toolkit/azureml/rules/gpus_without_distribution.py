@@ -32,26 +32,8 @@ def _check(plan: Plan) -> None:
 
 
 RULE = Rule(
-    id="gpus-without-distribution",
-    severity="warning",
-    fix="none",
-    summary="several nodes of several GPUs, and no distribution",
-    why="""\
-`instance_count: 4` with a type of 8 GPUs starts one process on each node, unless `distribution` says how many. Seven
-GPUs of each node are then paid for and idle.""",
-    before="""\
-resources:
-  instance_type: 96cpu880g8gpu
-  instance_count: 4
-""",
-    after="""\
-resources:
-  instance_type: 96cpu880g8gpu
-  instance_count: 4
-distribution:
-  type: pytorch
-  process_count_per_instance: 8
-""",
+    "gpus-without-distribution",
+    "warning",
     language="yaml, python",
     check=_check,
     needs=("instance_count",),

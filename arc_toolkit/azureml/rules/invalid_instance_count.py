@@ -25,21 +25,4 @@ def _is_count(text: str) -> bool:
     return text.isascii() and text.isdigit() and int(text) >= 1
 
 
-RULE = Rule(
-    id="invalid-instance-count",
-    severity="error",
-    fix="none",
-    summary="an instance count below 1, or not a whole number",
-    why="""\
-A job runs on at least one node. `instance_count: 0` loads and is rejected by the service when the job is submitted.""",
-    before="""\
-resources:
-  instance_count: 0
-""",
-    after="""\
-resources:
-  instance_count: 1
-""",
-    check=_check,
-    needs=("instance_count",),
-)
+RULE = Rule("invalid-instance-count", "error", check=_check, needs=("instance_count",))

@@ -41,26 +41,4 @@ def _report(plan: Plan, name: str, at: YamlNode) -> None:
         plan.report(RULE, message, at, reason=reason)
 
 
-RULE = Rule(
-    id="invalid-name",
-    severity="error",
-    fix="none",
-    summary="a name of a component or step that is rejected",
-    why="""\
-azure-ai-ml takes lower-case letters, digits and `_` in the names of v2 components and of pipeline steps. `train-model`
-was valid in the previews and in SDK v1.5, and is rejected today. The name of a component whose file is named by a
-pipeline or a deployment is not looked at, so that it is a note there.""",
-    before="""\
-type: pipeline
-jobs:
-  train-model:
-    component: ./train.yml
-""",
-    after="""\
-type: pipeline
-jobs:
-  train_model:
-    component: ./train.yml
-""",
-    check=_check,
-)
+RULE = Rule("invalid-name", "error", check=_check)

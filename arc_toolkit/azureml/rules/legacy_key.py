@@ -15,23 +15,4 @@ def _check(plan: Plan) -> None:
             )
 
 
-RULE = Rule(
-    id="legacy-key",
-    severity="error",
-    fix="none",
-    summary="a key of the SDK v1 in a v2 file",
-    why="""\
-A run configuration of the SDK v1 has `node_count` and `process_count_per_node`. In a v2 job they are rejected, and in a
-v2 component they load and do nothing.""",
-    before="""\
-type: command
-resources:
-  node_count: 2
-""",
-    after="""\
-type: command
-resources:
-  instance_count: 2
-""",
-    check=_check,
-)
+RULE = Rule("legacy-key", "error", check=_check)

@@ -41,25 +41,8 @@ def _check_code(plan: PythonPlan) -> None:
 
 
 RULE = Rule(
-    id="legacy-sweep",
-    severity="warning",
-    fix="none",
-    summary="a legacy SweepComponent",
-    why="""\
-On Kubernetes a v1.5 SweepComponent always runs on the default instance type. A v2 sweep over a command takes one.
-`patch --sweep-to-v2` writes it beside the old files.""",
-    before="""\
-type: SweepComponent
-trial: file:./spec.yaml
-algorithm: random
-""",
-    after="""\
-type: sweep
-trial: ./spec.v2.yml
-sampling_algorithm: random
-resources:
-  instance_type: 32cpu128g
-""",
+    "legacy-sweep",
+    "warning",
     language="yaml, python",
     check=_check,
     needs=("SweepComponent", "runsettings"),

@@ -102,37 +102,4 @@ def _from_task(plan: Plan, target: Target, pair: tuple[YamlNode, YamlNode]) -> N
     )
 
 
-RULE = Rule(
-    id="misplaced-key",
-    severity="error",
-    fix="unsafe",
-    summary="a key in a place where nothing reads it",
-    why="""\
-`task.environment_variables` of a parallel step is dropped; so is `instance_type` at the top of a component (it
-belongs below `resources`), `compute` of a v2 component, `mini_batch_size` below a `task`, and `resources` in a v1.5
-spec, a pipeline or an AutoML component. `instance_type` and `instance_count` beside `component` of a command or
-parallel step are read, and win over those below `resources`. Most give no error. The keys of every place are those
-of azure-ai-ml's own schemas. The fix moves the key where that can be done within the file; it is unsafe because a
-setting that had no effect so far begins to have one.""",
-    before="""\
-jobs:
-  score:
-    type: parallel
-    task:
-      type: run_function
-      entry_script: score.py
-      environment_variables:
-        OMP_NUM_THREADS: "1"
-""",
-    after="""\
-jobs:
-  score:
-    type: parallel
-    environment_variables:
-      OMP_NUM_THREADS: "1"
-    task:
-      type: run_function
-      entry_script: score.py
-""",
-    check=_check,
-)
+RULE = Rule("misplaced-key", "error", fix="unsafe", check=_check)

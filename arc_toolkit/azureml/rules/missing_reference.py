@@ -82,25 +82,5 @@ def _look(plan: Plan, path: str, at: YamlNode, target: Target, key: str) -> None
 
 
 RULE = Rule(
-    id="missing-reference",
-    severity="error",
-    fix="none",
-    summary="a component, trial or conda file, or a code folder, that does not exist",
-    why="""\
-Paths in a v2 file start from the folder of the file, and those in a v1.5 spec from its snapshot folder (`code`); those
-in Python code start where it is run, which is not known here. A pipeline whose component is not there cannot be loaded,
-and settings that belong on the component's step are decided without knowing what it runs. A job or v2 component whose
-`code` is not there is rejected.""",
-    before="""\
-jobs:
-  train:
-    component: ./trian.yml
-""",
-    after="""\
-jobs:
-  train:
-    component: ./train.yml
-""",
-    check=_check,
-    needs=("component", "trial", "code", "environment"),
+    "missing-reference", "error", check=_check, needs=("component", "trial", "code", "environment")
 )

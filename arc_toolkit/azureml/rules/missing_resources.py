@@ -27,24 +27,4 @@ def _check(plan: Plan) -> None:
             plan.report(RULE, message, code.at(use.statement), reason=reason)
 
 
-RULE = Rule(
-    id="missing-resources",
-    severity="error",
-    fix="none",
-    summary="a value set in resources that are None",
-    why="""\
-`resources` of a job or step is None unless `command(...)` is given one of their arguments (`instance_type`,
-`instance_count`, `shm_size`, ...) or the component file has `resources`. `node.resources.instance_type = ...` then
-raises `AttributeError: 'NoneType' object has no attribute 'instance_type'` (azure-ai-ml 1.35).""",
-    before="""\
-job = command(command="python train.py", environment="azureml:env:1")
-job.resources.instance_type = "32cpu128g"
-""",
-    after="""\
-job = command(command="python train.py", environment="azureml:env:1")
-job.resources = JobResourceConfiguration(instance_type="32cpu128g")
-""",
-    language="python",
-    check=_check,
-    needs=(".resources.",),
-)
+RULE = Rule("missing-resources", "error", language="python", check=_check, needs=(".resources.",))

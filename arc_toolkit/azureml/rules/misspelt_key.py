@@ -48,27 +48,4 @@ def _report(plan: Plan, item: ForeignKey) -> None:
     )
 
 
-RULE = Rule(
-    id="misspelt-key",
-    severity="error",
-    fix="unsafe",
-    summary="a misspelt key, which does nothing or is rejected",
-    why="""\
-The keys of every kind are those of azure-ai-ml's own schemas. Components are loaded permissively: `resorces:` or
-`resources.instance_cnt:` in a v2 component, and `resorces:` on a step that names a component, load and validate, and
-have no effect. A job with such a key is rejected. The fix renames the key. It is unsafe because a setting that had no
-effect so far begins to have one.""",
-    before="""\
-type: command
-name: train
-resorces:
-  instance_type: 32cpu128g
-""",
-    after="""\
-type: command
-name: train
-resources:
-  instance_type: 32cpu128g
-""",
-    check=_check,
-)
+RULE = Rule("misspelt-key", "error", fix="unsafe", check=_check)

@@ -41,23 +41,4 @@ def _is_null(node: yaml.Node) -> bool:
     return isinstance(node, yaml.ScalarNode) and node.value in ("", "~", "null")
 
 
-RULE = Rule(
-    id="not-a-mapping",
-    severity="error",
-    fix="none",
-    summary="a value or list where a mapping has to be",
-    why="""\
-`resources: 32cpu128g` names an instance type at the wrong level: a job is rejected, and a component loads without it.
-The same holds for `distribution: pytorch`, which is `distribution: {type: pytorch}`, and for inputs, outputs or steps
-that are a list, and for a key with nothing after it, such as `inputs:` when all inputs are commented out.""",
-    before="""\
-type: command
-resources: 32cpu128g
-""",
-    after="""\
-type: command
-resources:
-  instance_type: 32cpu128g
-""",
-    check=_check,
-)
+RULE = Rule("not-a-mapping", "error", check=_check)

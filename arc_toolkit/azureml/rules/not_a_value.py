@@ -57,27 +57,4 @@ def _is_known(target: Target, first: str, rest: list[str]) -> bool:
     return (rest[-1] if rest else first) in (known or ())
 
 
-RULE = Rule(
-    id="not-a-value",
-    severity="error",
-    fix="none",
-    summary="a mapping or list where a single value has to be",
-    why="""\
-The previews of AzureML v2 (2021) had `compute: {target: NAME, instance_count: 2}` and `code: {local_path: src}`.
-azure-ai-ml rejects both today: the compute is a name, the count is below `resources`, and the code is a folder. The
-same holds for a list of commands or instance types.""",
-    before="""\
-type: command
-compute:
-  target: azureml:aks
-  instance_count: 2
-""",
-    after="""\
-type: command
-compute: azureml:aks
-resources:
-  instance_count: 2
-""",
-    check=_check,
-    needs=("compute", "instance_", "command", "code"),
-)
+RULE = Rule("not-a-value", "error", check=_check, needs=("compute", "instance_", "command", "code"))

@@ -67,23 +67,5 @@ def _last_image(dockerfile: str) -> str:
 
 
 RULE = Rule(
-    id="old-base-image",
-    severity="warning",
-    fix="none",
-    summary="a base image older than Ubuntu 20.04",
-    why="""\
-AzureML on Kubernetes needs a base image of Ubuntu 20.04 or newer. Older ones fail when the job starts, after the node
-was provisioned and the image pulled. Seen by the image's name, the name of a curated environment, or `FROM` in the
-Dockerfile. Nothing is said about a job or step on a cluster of VMs (`cpu-cluster`, `serverless`).""",
-    before="""\
-environment:
-  image: mcr.microsoft.com/azureml/openmpi3.1.2-ubuntu18.04
-""",
-    after="""\
-environment:
-  image: mcr.microsoft.com/azureml/openmpi4.1.0-ubuntu22.04
-""",
-    language="yaml, python",
-    check=_check,
-    needs=("environment",),
+    "old-base-image", "warning", language="yaml, python", check=_check, needs=("environment",)
 )

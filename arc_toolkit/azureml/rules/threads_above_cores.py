@@ -24,26 +24,5 @@ def _check(plan: Plan) -> None:
 
 
 RULE = Rule(
-    id="threads-above-cores",
-    severity="warning",
-    fix="none",
-    summary="more threads than the instance type has cores",
-    why="""\
-Threads beyond the cores of the instance type wait for each other: the container is throttled at its limit. The cores
-come from the manifest (`--instance-types DIR`), the name (32cpu128g) or `--cores`.""",
-    before="""\
-resources:
-  instance_type: 8cpu32g
-environment_variables:
-  OMP_NUM_THREADS: "64"
-""",
-    after="""\
-resources:
-  instance_type: 8cpu32g
-environment_variables:
-  OMP_NUM_THREADS: "8"
-""",
-    language="yaml, python",
-    check=_check,
-    needs=("_NUM_THREADS",),
+    "threads-above-cores", "warning", language="yaml, python", check=_check, needs=("_NUM_THREADS",)
 )

@@ -66,25 +66,8 @@ def _is_only_described(target: PythonTarget, function: ast.FunctionDef) -> bool:
 
 
 RULE = Rule(
-    id="uncalled-command",
-    severity="error",
-    fix="none",
-    summary="command(...) in a pipeline function that makes no step",
-    why="""\
-`command(...)` and `parallel_run_function(...)` make a job of its own, which makes a step when it is called: `node()`,
-or `node(data=data)` with other inputs. In a function under `@pipeline`, `node = command(...)` alone is not part of the
-pipeline: nothing of it is in the request that is sent, and steps that read `node.outputs` are bound to a step that is
-not there (azure-ai-ml 1.35). `node.sweep(...)` makes a step, of the sweep.""",
-    before="""\
-@pipeline()
-def train_and_score():
-    train = command(command="python train.py", environment="azureml:env:1")
-""",
-    after="""\
-@pipeline()
-def train_and_score():
-    train = command(command="python train.py", environment="azureml:env:1")()
-""",
+    "uncalled-command",
+    "error",
     language="python",
     check=_check,
     needs=("command(", "parallel_run_function("),

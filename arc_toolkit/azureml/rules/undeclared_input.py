@@ -131,25 +131,4 @@ def _scalars(node: YamlNode, skip: str = "") -> Iterator[yaml.ScalarNode]:
             stack += reversed(node.value)
 
 
-RULE = Rule(
-    id="undeclared-input",
-    severity="error",
-    fix="none",
-    summary="a binding to an input, output or step that is not there",
-    why="""\
-`${{inputs.x}}` in a command is replaced by the input `x` of the same job or component, and `${{parent.inputs.x}}` in a
-step by that of its pipeline; `${{parent.jobs.prepare.outputs.data}}` is an output of another step. Where there is none,
-azure-ai-ml or the service rejects the job, or the command gets the text as it stands.""",
-    before="""\
-command: python train.py --lr ${{inputs.learning_rate}}
-inputs:
-  lr: 0.1
-""",
-    after="""\
-command: python train.py --lr ${{inputs.lr}}
-inputs:
-  lr: 0.1
-""",
-    check=_check,
-    needs=("${{",),
-)
+RULE = Rule("undeclared-input", "error", check=_check, needs=("${{",))

@@ -27,27 +27,4 @@ def _hint(item: ForeignKey) -> str:
     return ""
 
 
-RULE = Rule(
-    id="unknown-key",
-    severity="error",
-    fix="none",
-    summary="a key that azure-ai-ml does not know there",
-    why="""\
-azure-ai-ml rejects a job, a trial of a sweep job and a step that is written in place if they have a key that is not in
-its schema ("Unknown field"), and so it does for `resources`, `distribution`, `limits` and `queue_settings` of every
-step. It drops such a key below the `resources` or `distribution` of a component. Other keys of components, and of steps
-that name one, are taken and passed on: they are not reported.""",
-    before="""\
-type: command
-command: python train.py
-resources:
-  cpu: 32
-""",
-    after="""\
-type: command
-command: python train.py
-resources:
-  instance_type: 32cpu128g
-""",
-    check=_check,
-)
+RULE = Rule("unknown-key", "error", check=_check)

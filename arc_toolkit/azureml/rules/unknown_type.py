@@ -76,28 +76,4 @@ def _check_inputs(plan: Plan, target: Target) -> None:
         plan.report(RULE, message, at, reason=reason)
 
 
-RULE = Rule(
-    id="unknown-type",
-    severity="error",
-    fix="none",
-    summary="a `type` that AzureML does not have",
-    why="""\
-azure-ai-ml rejects a job, component or step whose `type` it does not know. Nothing can be set there either, because
-what takes an instance type depends on the kind. `type: component` and `component_job` were those of the previews of
-2021. The same holds for the `type` of an input: `type: string` with a `default` belongs to a component, and the input
-of a job is a value or data.""",
-    before="""\
-jobs:
-  train:
-    type: component
-    component: ./train.yml
-""",
-    after="""\
-jobs:
-  train:
-    type: command
-    component: ./train.yml
-""",
-    check=_check,
-    needs=("type",),
-)
+RULE = Rule("unknown-type", "error", check=_check, needs=("type",))

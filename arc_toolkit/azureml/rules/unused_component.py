@@ -15,19 +15,4 @@ def _check(plan: Plan) -> None:
             plan.report(RULE, message, root.at, reason=reason)
 
 
-RULE = Rule(
-    id="unused-component",
-    severity="note",
-    fix="none",
-    summary="a component that no given pipeline uses",
-    why="""\
-Environment variables and the compute of a v2 component belong to the steps that use it. If no pipeline in the given
-paths uses it, there is no such step: add the folder with the pipelines, or set them where the component is used.""",
-    before="""\
-$ arc-toolkit check components/
-""",
-    after="""\
-$ arc-toolkit check components/ pipelines/
-""",
-    check=_check,
-)
+RULE = Rule("unused-component", "note", check=_check)

@@ -20,22 +20,4 @@ def _check(plan: Plan) -> None:
             plan.report(RULE, message, root.own["$schema"][0])
 
 
-RULE = Rule(
-    id="wrong-schema",
-    severity="warning",
-    fix="none",
-    summary="a `$schema` of another kind than `type`",
-    why="""\
-azure-ai-ml goes by `type`. Editors go by `$schema`: they check the file against the wrong keys, complete the wrong ones
-and mark the right ones as errors.""",
-    before="""\
-$schema: https://azuremlschemas.azureedge.net/latest/commandJob.schema.json
-type: pipeline
-""",
-    after="""\
-$schema: https://azuremlschemas.azureedge.net/latest/pipelineJob.schema.json
-type: pipeline
-""",
-    check=_check,
-    needs=("$schema",),
-)
+RULE = Rule("wrong-schema", "warning", check=_check, needs=("$schema",))

@@ -19,36 +19,4 @@ def _check(plan: PlacePlan) -> None:
             )
 
 
-RULE = Rule(
-    id="coordinator-on-spot",
-    severity="warning",
-    fix="none",
-    summary="a coordinator on spot nodes",
-    why="""\
-Workers can be lost; what coordinates them cannot: the head of a RayJob is not made again, the launcher of an
-MPIJob is mpirun itself, a TFJob ends with its chief, parameter servers hold the parameters, and a Spark
-application is its driver.""",
-    before="""\
-apiVersion: ray.io/v1
-kind: RayCluster
-metadata: {name: train}
-spec:
-  headGroupSpec:
-    template:
-      spec:
-        nodeSelector: {kubernetes.azure.com/scalesetpriority: spot}
-        tolerations: [{key: kubernetes.azure.com/scalesetpriority, operator: Exists}]
-        containers: [{name: head, image: rayproject/ray}]
-""",
-    after="""\
-apiVersion: ray.io/v1
-kind: RayCluster
-metadata: {name: train}
-spec:
-  headGroupSpec:
-    template:
-      spec:
-        containers: [{name: head, image: rayproject/ray}]
-""",
-    check=_check,
-)
+RULE = Rule("coordinator-on-spot", "warning", check=_check)

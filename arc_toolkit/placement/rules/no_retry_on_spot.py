@@ -51,45 +51,4 @@ def _reason(workload: Workload) -> str:
     return "`place --retries N` sets what its kind needs" if is_more else ""
 
 
-RULE = Rule(
-    id="no-retry-on-spot",
-    severity="warning",
-    fix="none",
-    summary="no retry after an eviction",
-    why="""\
-An eviction leaves a deleted or a failed pod, and by default many kinds count that as an error or give up: a Job
-after its `backoffLimit`, a Volcano job whose policy restarts it at the third eviction, an Argo template always.
-[place](../place.md#retries) has the field of each kind.""",
-    before="""\
-apiVersion: batch/v1
-kind: Job
-metadata: {name: train}
-spec:
-  template:
-    spec:
-      restartPolicy: Never
-      containers: [{name: train, image: train}]
-      nodeSelector: {kubernetes.azure.com/scalesetpriority: spot}
-      tolerations:
-      - {key: kubernetes.azure.com/scalesetpriority, operator: Equal, value: spot, effect: NoSchedule}
-""",
-    after="""\
-apiVersion: batch/v1
-kind: Job
-metadata: {name: train}
-spec:
-  backoffLimit: 3
-  podFailurePolicy:
-    rules:
-    - action: Ignore
-      onPodConditions: [{type: DisruptionTarget}]
-  template:
-    spec:
-      restartPolicy: Never
-      containers: [{name: train, image: train}]
-      nodeSelector: {kubernetes.azure.com/scalesetpriority: spot}
-      tolerations:
-      - {key: kubernetes.azure.com/scalesetpriority, operator: Equal, value: spot, effect: NoSchedule}
-""",
-    check=_check,
-)
+RULE = Rule("no-retry-on-spot", "warning", check=_check)

@@ -15,33 +15,4 @@ def _check(plan: PlacePlan) -> None:
             plan.report(RULE, f"{workload.shown} is on spot nodes", workload.node, reason)
 
 
-RULE = Rule(
-    id="serving-on-spot",
-    severity="warning",
-    fix="none",
-    summary="serving, data or a person's session on spot nodes",
-    why="""\
-Spot nodes are for work that can be done again. Online inference, databases, dashboards, notebooks and the
-control plane are not: an eviction is an outage, lost data or a lost session.""",
-    before="""\
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: db}
-spec:
-  template:
-    spec:
-      nodeSelector: {kubernetes.azure.com/scalesetpriority: spot}
-      tolerations: [{key: kubernetes.azure.com/scalesetpriority, operator: Exists}]
-      containers: [{name: db, image: postgres:17}]
-""",
-    after="""\
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: db}
-spec:
-  template:
-    spec:
-      containers: [{name: db, image: postgres:17}]
-""",
-    check=_check,
-)
+RULE = Rule("serving-on-spot", "warning", check=_check)

@@ -23,48 +23,4 @@ def _check(plan: PlacePlan) -> None:
                 )
 
 
-RULE = Rule(
-    id="spot-without-toleration",
-    severity="error",
-    fix="none",
-    summary="a selector of spot nodes without a toleration",
-    why="""\
-AKS puts the taint `kubernetes.azure.com/scalesetpriority=spot:NoSchedule` on every spot node, and it cannot be
-removed ([AKS](https://learn.microsoft.com/azure/aks/spot-node-pool)). A pod that selects these nodes and does
-not tolerate it stays Pending; one that prefers them never runs there.""",
-    before="""\
-apiVersion: batch/v1
-kind: Job
-metadata: {name: train}
-spec:
-  backoffLimit: 3
-  podFailurePolicy:
-    rules:
-    - action: Ignore
-      onPodConditions: [{type: DisruptionTarget}]
-  template:
-    spec:
-      restartPolicy: Never
-      containers: [{name: train, image: train}]
-      nodeSelector: {kubernetes.azure.com/scalesetpriority: spot}
-""",
-    after="""\
-apiVersion: batch/v1
-kind: Job
-metadata: {name: train}
-spec:
-  backoffLimit: 3
-  podFailurePolicy:
-    rules:
-    - action: Ignore
-      onPodConditions: [{type: DisruptionTarget}]
-  template:
-    spec:
-      restartPolicy: Never
-      containers: [{name: train, image: train}]
-      nodeSelector: {kubernetes.azure.com/scalesetpriority: spot}
-      tolerations:
-      - {key: kubernetes.azure.com/scalesetpriority, operator: Equal, value: spot, effect: NoSchedule}
-""",
-    check=_check,
-)
+RULE = Rule("spot-without-toleration", "error", check=_check)
