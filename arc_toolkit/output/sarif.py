@@ -75,7 +75,7 @@ def _rule(name: str, rule: Rule | None, command: str, docs_url: str) -> dict[str
     return {
         "id": name,
         "shortDescription": {"text": page.summary},
-        "fullDescription": {"text": page.why.replace("\n", " ")},
+        "fullDescription": {"text": " ".join(page.why.split())},
         "help": {"text": page.why, "markdown": page.text},
         **uri,
         "defaultConfiguration": {"level": rule.severity},
