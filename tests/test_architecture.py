@@ -38,7 +38,7 @@ ALLOWED: dict[str, set[str]] = {
     "findings": BASE | {"edit"},
     "ignore_rules": {"edit", "findings"},
     "resources": BASE | {"output"},
-    "edit": BASE,
+    "edit": BASE | {"findings"},  # which is data about edits
     "batch": BASE | {"edit", "findings"},
     "kube": BASE,
     "checkpoints": BASE | {"notices"},
@@ -142,12 +142,13 @@ def class_names() -> set[str]:
 def module_names() -> set[str]:
     """The names that two modules share. Only a command may be called like a package: cli/cluster.py runs cluster/.
 
-    `edit/yaml/` and `edit/code/` do the same for two languages, module by module, so that their names are the same.
+    The folders of `edit/` do the same for two languages, and have the base of what the packages above do: their modules
+    are known by both names.
     """
     places = defaultdict(list)
     for name in modules():
         package, _, own = name.rpartition(".")
-        if package in ("edit.yaml", "edit.code"):
+        if package.startswith("edit."):
             own = name
         if name and not any(other.startswith(f"{name}.") for other in modules()):
             places[own].append(package)

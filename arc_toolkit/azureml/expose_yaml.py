@@ -24,7 +24,7 @@ from arc_toolkit.edit.yaml.proof import holds, same
 from arc_toolkit.edit.yaml.writer import file_text
 
 if TYPE_CHECKING:
-    from arc_toolkit.azureml.yaml_engine import YamlPlan
+    from arc_toolkit.azureml.yaml_plan import YamlPlan
 
 _SCHEMA = "https://azuremlschemas.azureedge.net/latest/commandComponent.schema.json"
 # What of an inline command job belongs to a component; the rest is the step's.
@@ -163,7 +163,8 @@ def pass_on(plan: YamlPlan, outer: Target, step: Target) -> None:
 
 def _exposed_by(plan: YamlPlan, step: Target) -> dict[Slot, tuple[str, str]]:
     """The parameters of the pipeline file that a step names, and their defaults, as this run leaves that file."""
-    from arc_toolkit.azureml.yaml_engine import YamlPlan, patch_yaml
+    from arc_toolkit.azureml.yaml_engine import patch_yaml
+    from arc_toolkit.azureml.yaml_plan import YamlPlan
 
     path, library = step.reference, plan.library
     if path is None or not library.is_given(path):
@@ -217,9 +218,9 @@ def move_to_component(plan: YamlPlan, step: Target) -> bool:
         problem = "it has no environment, which a component must have"
     try:
         if problem is None:
-            plan.attempt(move)
+            plan.perform((EXPOSE, *step.path), move)
     except Refused as refusal:
-        problem = str(refusal)
+        problem = refusal.reason
         plan.refusals.append(problem)
     if problem is not None or head is None:
         message = f"instance_count of step `{step.name}` is not exposed"

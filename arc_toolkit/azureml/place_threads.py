@@ -29,7 +29,7 @@ from arc_toolkit.azureml.threads import (
 from arc_toolkit.edit.yaml.nodes import get, text_of
 
 if TYPE_CHECKING:
-    from arc_toolkit.azureml.yaml_engine import YamlPlan
+    from arc_toolkit.azureml.yaml_plan import YamlPlan
 
 THREADS = "threads"
 

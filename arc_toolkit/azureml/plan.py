@@ -7,7 +7,7 @@ Settings (`place.py`) and rules speak to a `Plan` and read `Target`s; none of th
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -19,17 +19,15 @@ from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.threads import FrameworkEvidence
 from arc_toolkit.edit.files.edits import Refused
 from arc_toolkit.edit.files.ignores import Ignores
+from arc_toolkit.edit.files.plan import FailedGroups, FilePlan, Operation
 from arc_toolkit.edit.yaml.editor import KeyPath
 from arc_toolkit.edit.yaml.nodes import YamlNode, pairs, text_of
-from arc_toolkit.findings import Finding, Fix, Language, Rule, Severity
+from arc_toolkit.findings import Fix, Language, Rule, Severity
 
 # `${{inputs.x}}`, and `${{parent.inputs.x}}` in a step.
 _BINDING = re.compile(r"\$\{\{\s*(parent\.)?inputs\.([A-Za-z0-9_]+)\s*\}\}")
 # Pipelines in pipelines.
 _DEEPEST = 20
-
-# Changes a file through the editor of its language.
-Operation = Callable[[Any], None]
 
 
 def parameter_names(slot: Slot) -> Iterator[str]:
@@ -40,7 +38,7 @@ def parameter_names(slot: Slot) -> Iterator[str]:
     yield from (f"job_{field}_{number}" for number in range(2, 100))
 
 
-class Plan(ABC):
+class Plan(FilePlan[Any]):
     """The state of one file while its settings are placed and its rules run."""
 
     language: Language
@@ -50,10 +48,12 @@ class Plan(ABC):
         path: str,
         library: Library,
         settings: Settings,
+        ignored_lines: Ignores,
         in_folder: bool = True,
         before: Plan | None = None,
+        failed_groups: FailedGroups | None = None,
     ) -> None:
-        self.path = path
+        super().__init__(path, ignored_lines, failed_groups)
         self.library = library
         self.settings = settings
         # Whether a folder was given, so that "nothing uses it" means something.
@@ -63,8 +63,6 @@ class Plan(ABC):
         self.documents: tuple[Document, ...] = ()
         self._targets: list[Target] | None = None
         self._foreign: list[ForeignKey] | None = None
-        self.findings: list[Finding] = []
-        self.new_files: list[tuple[str, bytes]] = []
         self._planned: dict[KeyPath, Any] = {}
         # What rules know about the compute of a target, by its path.
         self.computes: dict[KeyPath, Any] = {}
@@ -80,14 +78,6 @@ class Plan(ABC):
         )
 
     # --- what each language does its own way -----------------------------------------------------------------
-
-    @abstractmethod
-    def locate(self, at: YamlNode) -> tuple[int, int, str]:
-        """Line, column, and what comes before a message about this place."""
-
-    @abstractmethod
-    def covers(self, rule: str, at: YamlNode) -> bool:
-        """Whether an inline ignore keeps a rule or setting out of the line of a node."""
 
     @abstractmethod
     def ignores(self) -> Iterator[tuple[Ignores, Callable[[int], YamlNode]]]:
@@ -173,19 +163,14 @@ class Plan(ABC):
         severity: Severity,
         message: str,
         at: YamlNode,
-        *,
         reason: str = "",
+        *,
         fix: Fix | None = None,
         applied: bool = False,
     ) -> None:
         """A finding, unless it is ignored or not asked for."""
-        if self.settings.wants(rule) and not self.covers(rule, at):
-            line, column, where = self.locate(at)
-            self.findings.append(
-                Finding(
-                    rule, severity, where + message, self.path, line, column, reason, fix, applied
-                )
-            )
+        if self.settings.wants(rule):
+            super().add_finding(rule, severity, message, at, reason, fix=fix, applied=applied)
 
     def report(
         self,

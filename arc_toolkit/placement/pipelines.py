@@ -310,4 +310,4 @@ def _retry_tasks(plan: PlacePlan, pipeline: CompiledPipeline, retries: int) -> N
         plan.attempt(RETRIES, message, task.node, operation)
     if pipeline.tasks:
         message = f"pipeline {pipeline.name}: retries are for errors"
-        plan.add(RETRIES, "warning", message, pipeline.node, NOT_RETRIED)
+        plan.add_finding(RETRIES, "warning", message, pipeline.node, NOT_RETRIED)

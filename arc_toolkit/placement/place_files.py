@@ -1,26 +1,114 @@
-"""The engine of `place` for `batch.run`: each file through plan, edits and proof."""
+"""Kubernetes manifests and code for `batch.run`: `place` puts settings into them, `check` runs the rules on them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
-from arc_toolkit.edit.files.discover import CODE_ENDINGS, ENDINGS, Problem, Skipped, foreign_yaml
-from arc_toolkit.edit.files.edits import Refused, Unreadable
+from arc_toolkit.edit.files.discover import CODE_ENDINGS, ENDINGS, Problem, foreign_yaml
+from arc_toolkit.edit.files.edits import SkipCause, Unreadable
+from arc_toolkit.edit.files.engine import FileTask, process_file
+from arc_toolkit.edit.files.ignores import find_ignores
+from arc_toolkit.edit.files.plan import FailedGroups
+from arc_toolkit.edit.yaml.editor import Editor
 from arc_toolkit.edit.yaml.nodes import YamlText, read
-from arc_toolkit.findings import FileResult, Finding, without_changes
+from arc_toolkit.findings import FileResult, Finding
 from arc_toolkit.ignore_rules import OF_UNKNOWN_RULE, WITHOUT_REASON, ignore_problems
-from arc_toolkit.placement.manifests import is_manifest
+from arc_toolkit.placement.manifests import is_manifest, read_objects
 from arc_toolkit.placement.pipelines import (
     place_pipelines,
     read_pipelines,
     with_platform,
     without_platform,
 )
-from arc_toolkit.placement.place_plan import PLACE_SETTINGS, ManifestPlan, PlacePlan, PlaceSettings
+from arc_toolkit.placement.place_plan import PLACE_SETTINGS, STYLE, PlacePlan, PlaceSettings
 from arc_toolkit.placement.place_workloads import place_objects
 
 # JSON is YAML: what `kubectl get -o json` writes.
 PLACE_ENDINGS = (*ENDINGS, ".json")
+
+
+class ManifestPlan(PlacePlan):
+    """The plan of a file of manifests."""
+
+    proves_groups = True
+
+    def __init__(
+        self,
+        path: str,
+        source: YamlText,
+        settings: PlaceSettings,
+        failed_groups: FailedGroups | None = None,
+        *,
+        is_proved: bool = False,
+    ) -> None:
+        objects = tuple(read_objects(source))
+        ignored_lines = find_ignores(source.text)
+        super().__init__(path, settings, objects, ignored_lines, failed_groups, is_proved=is_proved)
+        self.source = source
+
+    def new_editor(self) -> Editor:
+        return Editor(self.source, STYLE)
+
+    def prove(self, text: YamlText) -> YamlText:
+        after = without_platform(*self.editor.finish(marks=bool(self.ignored_lines.lines)))
+        return replace(after, bom=text.bom)
+
+
+class ManifestTask(FileTask[YamlText, ManifestPlan]):
+    """Settings for the workloads and compiled pipelines of one file; `note` sees its plan."""
+
+    def __init__(
+        self, path: str, settings: PlaceSettings, note: Callable[[PlacePlan], None]
+    ) -> None:
+        self._path = path
+        self._settings = settings
+        self._note = note
+
+    def read(self, path: str, data: bytes) -> YamlText:
+        return _manifests(data, b"apiVersion", b"deploymentSpec")
+
+    def plan(
+        self, text: YamlText, before: ManifestPlan | None, failed_groups: FailedGroups
+    ) -> ManifestPlan:
+        source = text if before is not None else with_platform(text)
+        plan = ManifestPlan(
+            self._path, source, self._settings, failed_groups, is_proved=before is not None
+        )
+        place_objects(plan)
+        if "deploymentSpec" in source.text:
+            place_pipelines(plan, read_pipelines(source))
+        if before is None:
+            self._note(plan)
+        return plan
+
+
+class RulesTask(FileTask[YamlText, ManifestPlan]):
+    """The rules of `check` for one file; no rule has a fix."""
+
+    def __init__(self, path: str, settings: PlaceSettings) -> None:
+        self._path = path
+        self._settings = settings
+
+    def read(self, path: str, data: bytes) -> YamlText:
+        return _manifests(data, b"apiVersion")
+
+    def plan(
+        self, text: YamlText, before: ManifestPlan | None, failed_groups: FailedGroups
+    ) -> ManifestPlan:
+        from arc_toolkit.placement.rules import manifest_rules, run_manifest_rules
+
+        plan = ManifestPlan(self._path, text, self._settings)
+        if not plan.objects:
+            raise _foreign()
+        run_manifest_rules(plan)
+        known = (*PLACE_SETTINGS, *manifest_rules(), WITHOUT_REASON.id, OF_UNKNOWN_RULE.id)
+        plan.findings += [
+            Finding(rule.id, rule.severity, message, self._path, line, 1, reason)
+            for rule, line, message, reason in ignore_problems(plan.ignored_lines, known)
+            if self._settings.wants(rule.id)
+        ]
+        return plan
 
 
 class CheckedManifests:
@@ -31,25 +119,7 @@ class CheckedManifests:
 
     def process(self, path: str, data: bytes) -> FileResult:
         """The findings of one file; skipped if it has no workload."""
-        try:
-            source = _manifests(data) if b"apiVersion" in data else None
-        except Unreadable as error:
-            return FileResult(path, data, skipped=Skipped.of(path, error))
-        if source is None:
-            return _skip(path, data)
-        from arc_toolkit.placement.rules import manifest_rules, run_manifest_rules
-
-        plan = ManifestPlan(path, source, self._settings)
-        if not plan.objects:
-            return _skip(path, data)
-        run_manifest_rules(plan)
-        known = (*PLACE_SETTINGS, *manifest_rules(), WITHOUT_REASON.id, OF_UNKNOWN_RULE.id)
-        plan.findings += [
-            Finding(rule.id, rule.severity, message, path, line, 1, reason)
-            for rule, line, message, reason in ignore_problems(plan.ignores, known)
-            if self._settings.wants(rule.id)
-        ]
-        return FileResult(path, data, findings=tuple(plan.findings))
+        return process_file(path, data, RulesTask(path, self._settings))
 
 
 class PlaceFiles:
@@ -74,20 +144,11 @@ class PlaceFiles:
             from arc_toolkit.placement.code.code_files import place_code
 
             return place_code(path, data, self._settings, self._note)
-        try:
-            source = _manifests(data) if _has_word(data) else None
-        except Unreadable as error:
-            return FileResult(path, data, skipped=Skipped.of(path, error))
-        if source is None:
-            return _skip(path, data, named)
-        plan = _plan(path, with_platform(source), self._settings)
-        self._note(plan)
-        try:
-            after = _proved(plan)
-        except Refused as refusal:
-            return FileResult(path, data, None, without_changes(plan.findings), str(refusal))
-        refused = next(iter(plan.refusals), None) if after is None else None
-        return FileResult(path, data, after, tuple(plan.findings), refused)
+        result = process_file(path, data, ManifestTask(path, self._settings, self._note))
+        if result.skipped is None or result.skipped.cause is not SkipCause.FOREIGN:
+            return result
+        reason = result.skipped.reason
+        return replace(result, skipped=foreign_yaml(path, data, reason, named=named))
 
     def _note(self, plan: PlacePlan) -> None:
         self._kinds |= plan.kinds
@@ -106,39 +167,16 @@ class PlaceFiles:
                 yield Problem("", f"{option} {name} matches nothing; there are: {there}")
 
 
-def _has_word(data: bytes) -> bool:
-    return b"apiVersion" in data or b"deploymentSpec" in data
-
-
-def _plan(
-    path: str, source: YamlText, settings: PlaceSettings, is_proved: bool = False
-) -> ManifestPlan:
-    plan = ManifestPlan(path, source, settings, is_proved)
-    place_objects(plan)
-    if "deploymentSpec" in source.text:
-        place_pipelines(plan, read_pipelines(plan.source))
-    return plan
-
-
-def _manifests(data: bytes) -> YamlText | None:
+def _manifests(data: bytes, *words: bytes) -> YamlText:
     """The documents of a file, if one of them is a Kubernetes object, or the file is a pipeline of kfp."""
+    if not any(word in data for word in words):
+        raise _foreign()
     source = read(data)
-    known = any(is_manifest(document) for document in source.documents)
-    return source if known or any(read_pipelines(source)) else None
+    has_object = any(is_manifest(document) for document in source.documents)
+    if not has_object and not any(read_pipelines(source)):
+        raise _foreign()
+    return source
 
 
-def _skip(path: str, data: bytes, named: bool = False) -> FileResult:
-    return FileResult(
-        path, data, skipped=foreign_yaml(path, data, "not a Kubernetes manifest", named=named)
-    )
-
-
-def _proved(plan: ManifestPlan) -> bytes | None:
-    """The new bytes, after the editor's proof and a second run that changes nothing; None if nothing changes."""
-    if plan.editor.empty:
-        return None
-    after = without_platform(*plan.editor.finish(marks=bool(plan.ignores.lines)))
-    again = _plan(plan.path, after, plan.settings, is_proved=True)
-    if not again.editor.empty:
-        raise Refused("a second run would change it again")
-    return plan.source.encode(after.text)
+def _foreign() -> Unreadable:
+    return Unreadable("not a Kubernetes manifest", cause=SkipCause.FOREIGN)

@@ -107,7 +107,7 @@ def place_workload(plan: PlacePlan, workload: Workload) -> None:
         )
         for reason in counted_evictions(on_spot) if is_set else ():
             message = f"{workload.shown}: an eviction can still count as an error or end it"
-            plan.add(RETRIES, "warning", message, workload.node, reason)
+            plan.add_finding(RETRIES, "warning", message, workload.node, reason)
 
 
 def _shared_roles(workload: Workload, settings: PlaceSettings) -> str:
@@ -169,7 +169,7 @@ def _place_without_pod_spec(plan: PlacePlan, workload: Workload, spot: SpotPolic
             plan.refuse(SPOT, message, workload.node, f"it has no object at {where}")
     elif workload.get("spec", "clusterSelector") is not None:
         reason = "it runs in a RayCluster that is there (clusterSelector): place that one"
-        plan.add(SPOT, "note", message, workload.node, reason)
+        plan.add_finding(SPOT, "note", message, workload.node, reason)
     elif workload.kind.specs:
         paths = " or ".join(".".join(entry.path) for entry in workload.kind.specs).replace(
             ".[]", "[]"
@@ -202,7 +202,7 @@ def place_flavor(plan: PlacePlan, workload: Workload, spot: SpotPolicy) -> None:
     if not plan.settings.kinds:
         if spot is SpotPolicy.REQUIRE and "spot" in workload.name.lower():
             reason = "it is for all workloads of the cluster; --kind ResourceFlavor places it"
-            plan.add(SPOT, "note", message, workload.node, reason)
+            plan.add_finding(SPOT, "note", message, workload.node, reason)
     elif spot is not SpotPolicy.REQUIRE:
         reason = "a flavor is for one sort of nodes; the order of the flavors in a ClusterQueue says which comes first"
         plan.refuse(SPOT, message, workload.node, reason)
@@ -224,7 +224,7 @@ def _set_flavor(editor: SpecEditor, workload: Workload, capacity: SpotCapacity) 
 
 def _warn_of_role(plan: PlacePlan, workload: Workload, role: str, at: YamlNode) -> None:
     message = f"{workload.shown}: {role} goes to spot nodes, as --role asks"
-    plan.add(
+    plan.add_finding(
         COORDINATOR, "warning", message, at, "its eviction ends or restarts the whole workload"
     )
 
@@ -335,7 +335,7 @@ def _warn_of_grace(plan: PlacePlan, workload: Workload, grace: int) -> None:
         message = (
             f"{workload.shown}: a grace period of {grace} s, with a notice of at most {notice} s"
         )
-        plan.add(
+        plan.add_finding(
             LONG_GRACE,
             "warning",
             message,

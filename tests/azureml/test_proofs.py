@@ -105,7 +105,7 @@ def test_a_yaml_plan_that_would_change_its_result_again(monkeypatch: pytest.Monk
 
     def plan(*args: Any, **more: Any) -> Any:
         work = true(*args, **more)
-        if more.get("before") is not None:
+        if work.is_second:
             work.editor.set((0, "command"), "again")
         return work
 

@@ -12,8 +12,8 @@ from arc_toolkit.edit.yaml.editor import Editor
 from arc_toolkit.findings import FileResult
 from arc_toolkit.placement.code.code_editor import CodeEditor
 from arc_toolkit.placement.code.code_plan import make_code_plan
-from arc_toolkit.placement.place_files import PlaceFiles
-from arc_toolkit.placement.place_plan import ManifestPlan, PlaceSettings
+from arc_toolkit.placement.place_files import ManifestPlan, PlaceFiles
+from arc_toolkit.placement.place_plan import PlaceSettings
 from arc_toolkit.placement.place_workloads import place_objects
 from arc_toolkit.placement.spot import SpotPolicy
 from tests.placement.support import place, pod
@@ -94,7 +94,7 @@ def test_a_plan_of_code_that_would_change_its_result_again(monkeypatch: pytest.M
             made.editor.set((0, "metadata", "name"), "again")
         return made
 
-    monkeypatch.setattr("arc_toolkit.placement.code.code_plan.make_code_plan", plan)
+    monkeypatch.setattr("arc_toolkit.placement.code.code_files.make_code_plan", plan)
     result = place_code()
     assert result.after is None
     assert result.refused == "a second run would change it again"

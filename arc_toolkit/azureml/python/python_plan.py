@@ -13,7 +13,7 @@ from arc_toolkit.azureml.kinds import Family, Slot
 from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.place import EXPOSE, place_settings
 from arc_toolkit.azureml.place_threads import not_set
-from arc_toolkit.azureml.plan import Operation, Plan
+from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.azureml.python.find_targets import find_targets
 from arc_toolkit.azureml.python.meaning import Builder, Step, Sweep
 from arc_toolkit.azureml.python.names import Module
@@ -31,11 +31,13 @@ from arc_toolkit.azureml.rules import run_rules
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.threads import PRESTEP, RESTEP, FrameworkEvidence
 from arc_toolkit.edit.code import layout
+from arc_toolkit.edit.code.code_text import CodeText
 from arc_toolkit.edit.code.editor import StatementSite, quoted
 from arc_toolkit.edit.code.names import Binding
 from arc_toolkit.edit.code.source import Source
 from arc_toolkit.edit.files.edits import Refused
 from arc_toolkit.edit.files.ignores import Ignores, find_ignores
+from arc_toolkit.edit.files.plan import Operation
 from arc_toolkit.edit.yaml.editor import KeyPath
 from arc_toolkit.edit.yaml.nodes import YamlNode
 from arc_toolkit.findings import Fix, Language
@@ -57,14 +59,13 @@ class PythonPlan(Plan):
         path: str,
         first: PythonPlan | None = None,
     ) -> None:
-        super().__init__(path, library, settings, before=first)
+        super().__init__(path, library, settings, Ignores(), before=first)
         # A second plan has other targets.
         self._evidence = {}
         self.module = module
         self.meanings = Meanings(
             module, path, library, Family(settings.assume) if settings.assume else None
         )
-        self.writer = PythonWriter(self.meanings)
         self.python_targets = find_targets(module, self.meanings)
         self.python_pipelines, self.documents = documents(self.python_targets, self.meanings)
         self._ignores = {id(source): find_ignores(source.text) for source in module.sources}
@@ -86,6 +87,24 @@ class PythonPlan(Plan):
                 map(self.is_distributed, self.python_targets)
             ):
                 library.families.add(Family.DISTRIBUTED)
+
+    def new_editor(self) -> PythonWriter:
+        return PythonWriter(self.meanings)
+
+    @property
+    def writer(self) -> PythonWriter:
+        writer: PythonWriter = self.editor
+        return writer
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.writer.changes
+
+    def prove(self, text: CodeText) -> CodeText:
+        return text.changed(self.writer.changes)
+
+    def close(self) -> None:
+        self.module.close()
 
     def at(
         self, site: StatementSite, node: ast.expr | ast.stmt | ast.keyword | None = None

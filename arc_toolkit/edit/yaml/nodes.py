@@ -81,8 +81,16 @@ class YamlText:
     bom: bool
     documents: tuple[YamlNode | None, ...]
 
-    def encode(self, text: str) -> bytes:
-        return (b"\xef\xbb\xbf" if self.bom else b"") + text.encode()
+    @property
+    def encoding(self) -> str:
+        return "utf-8"
+
+    @property
+    def size(self) -> int:
+        return len(self.text)
+
+    def encode(self) -> bytes:
+        return (b"\xef\xbb\xbf" if self.bom else b"") + self.text.encode()
 
 
 def decode(data: bytes) -> tuple[str, bool]:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import replace
+from typing import Any
 
+from arc_toolkit.edit.code.code_text import CodeText
 from arc_toolkit.edit.code.editor import Changes
 from arc_toolkit.edit.code.imports import NeededImports
 from arc_toolkit.edit.code.names import CodeScopes
-from arc_toolkit.edit.code.proof import prove
 from arc_toolkit.edit.code.scopes import ScopeReader
 from arc_toolkit.edit.code.source import Source
 from arc_toolkit.edit.code.values import plain_data
-from arc_toolkit.edit.files.edits import Edit, Refused
+from arc_toolkit.edit.files.edits import Refused
 from arc_toolkit.edit.files.ignores import Ignores, find_ignores
+from arc_toolkit.edit.files.plan import FilePlan
 from arc_toolkit.edit.yaml.nodes import YamlText
 from arc_toolkit.placement.code.code_editor import CodeEditor
 from arc_toolkit.placement.code.code_objects import CodeObjects, find_objects, hidden_specs
@@ -44,21 +45,28 @@ class CodePlan(PlacePlan):
         entries = tuple(read_objects(YamlText("", False, tuple(self.found.documents))))
         super().__init__(path, settings, entries, _ignores(code.sources))
         self.code = code
-        self.restart()
-
-    @property
-    def editor(self) -> CodeEditor:
-        return self._editor
 
     def new_editor(self) -> CodeEditor:
         return CodeEditor(self.found.reader, self.documents, self._tasks)
 
-    def restart(self) -> None:
-        self._editor = self.new_editor()
+    def prove(self, text: CodeText) -> CodeText:
+        changes = Changes()
+        self._expected = self.editor.expected()
+        self.editor.write(changes, NeededImports(changes, self.code.top))
+        after = text.changed(changes)
+        sources = [_with_own_lines(source, number) for number, source in enumerate(after.sources)]
+        return replace(after, sources=sources)
 
-    @property
-    def is_unchanged(self) -> bool:
-        return self._editor.empty
+    def compare(self, second: FilePlan[Any]) -> None:
+        assert isinstance(second, CodePlan)
+        if [plain_data(document) for document in second.documents] != self._expected:
+            raise Refused(
+                "the edit would change something that was not asked for, probably because a name is shared"
+            )
+        super().compare(second)
+
+    def close(self) -> None:
+        self.code.close()
 
     @property
     def is_foreign(self) -> bool:
@@ -123,30 +131,6 @@ def read_code(sources: Sequence[Source]) -> CodeScopes:
     code = CodeScopes(sources)
     ScopeReader(code).finish()
     return code
-
-
-def proved_edits(plan: CodePlan) -> list[list[Edit]]:
-    """The edits of each source, proved; `Refused` if one cannot be made, or would do more than was asked."""
-    sources = plan.code.sources
-    edits: list[list[Edit]] = [[] for _ in sources]
-    expected = plan.editor.expected()
-    changes = Changes()
-    plan.editor.write(changes, NeededImports(changes, plan.code.top))
-    for source, own in changes.edits().values():
-        edits[next(index for index, item in enumerate(sources) if item is source)] = own
-    after = [
-        _with_own_lines(source, number)
-        for number, source in enumerate(prove(changes, sources, edits))
-    ]
-    with closing(read_code(after)) as code:
-        again = make_code_plan(plan.path, code, plan.settings)
-        if [plain_data(document) for document in again.documents] != expected:
-            raise Refused(
-                "the edit would change something that was not asked for, probably because a name is shared"
-            )
-        if not again.editor.empty:
-            raise Refused("a second run would change it again")
-    return edits
 
 
 def _with_own_lines(source: Source, number: int) -> Source:
