@@ -22,10 +22,10 @@ def place_code(
 ) -> FileResult:
     """What the settings make of one file; `note` sees its plan."""
     with quiet():
-        return process_file(path, data, CodeTask(path, settings, note))
+        return process_file(path, data, WorkloadCodeTask(path, settings, note))
 
 
-class CodeTask(FileTask[CodeText, CodePlan]):
+class WorkloadCodeTask(FileTask[CodeText, CodePlan]):
     """Settings for the workloads and pipelines in one file."""
 
     def __init__(
