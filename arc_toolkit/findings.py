@@ -115,11 +115,34 @@ def without_changes(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     )
 
 
+def rule(
+    severity: Severity,
+    *,
+    fix: Literal["safe", "unsafe", "none"] = "none",
+    language: Language = "yaml",
+    needs: tuple[str, ...] = (),
+) -> Callable[[Callable[..., None]], Rule]:
+    """Make a rule of a check. Its id is the name of the function: `unknown_key` is `unknown-key`.
+
+    The name of the function then means the rule, which the check passes to `report`:
+
+        @rule("error")
+        def unknown_key(plan: Plan) -> None:
+            plan.report(unknown_key, "there is no key ...", node)
+    """
+
+    def make_rule(check: Callable[..., None]) -> Rule:
+        rule_id = check.__name__.replace("_", "-")
+        return Rule(rule_id, severity, fix=fix, language=language, check=check, needs=needs)
+
+    return make_rule
+
+
 def rules_in(folders: Iterable[str], package: str) -> dict[str, Rule]:
-    """The rules of a package by id, in order of module: a module with a `RULE` is one, and no list needs an edit."""
+    """The rules in the modules of a package by id, in order of id."""
     rules = {}
-    for module in sorted(pkgutil.iter_modules(folders), key=lambda entry: entry.name):
-        rule = getattr(import_module(f"{package}.{module.name}"), "RULE", None)
-        if isinstance(rule, Rule):
-            rules[rule.id] = rule
-    return rules
+    for module in pkgutil.iter_modules(folders):
+        for value in vars(import_module(f"{package}.{module.name}")).values():
+            if isinstance(value, Rule):
+                rules[value.id] = value
+    return dict(sorted(rules.items()))

@@ -16,7 +16,7 @@ from tests.support import ROOT
 PACKAGE = ROOT / "arc_toolkit"
 
 # What every package may import besides itself and the standard library.
-BASE = {"errors", "file_io", "durations", "stderr"}
+BASE = {"errors", "file_io", "durations", "stderr", "text"}
 # Data and text helpers of the packages that decide something.
 CORE = BASE | {
     "edit",
@@ -32,11 +32,12 @@ ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "durations": set(),
     "stderr": set(),
+    "text": set(),
     "ray_connection": {"errors"},
     "file_io": {"errors"},
     "inputs": BASE,
     "findings": BASE | {"edit"},
-    "ignore_rules": {"edit", "findings"},
+    "ignore_rules": BASE | {"edit", "findings"},
     "resources": BASE | {"output"},
     "edit": BASE | {"findings"},  # which is data about edits
     "batch": BASE | {"edit", "findings"},

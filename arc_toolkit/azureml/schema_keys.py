@@ -14,6 +14,7 @@ from functools import cache
 
 from arc_toolkit.azureml.documents import Target
 from arc_toolkit.azureml.kinds import KINDS, Family, Role, Slot, TargetKind
+from arc_toolkit.edit.yaml.editor import KeyPath
 from arc_toolkit.edit.yaml.nodes import YamlNode, pairs
 from arc_toolkit.resources import data_rows
 
@@ -105,6 +106,14 @@ class ForeignKey:
     explanation: Explanation
     # The name, or the mapping, that is right; nothing where it is beside the mapping, or on the step.
     right: str = ""
+
+    @property
+    def path(self) -> KeyPath:
+        return (*self.target.path, *((self.below,) if self.below else ()), self.name)
+
+    def sibling(self, name: str) -> YamlNode | None:
+        """The value of another key of the same mapping."""
+        return self.target.get(self.below, name) if self.below else self.target.get(name)
 
 
 def foreign_keys(targets: Iterable[Target]) -> Iterator[ForeignKey]:

@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import Any
 
 from arc_toolkit.azureml.documents import FILE_STYLE
+from arc_toolkit.azureml.python.parallel_runs import EQUIVALENTS, find_parallel_runs
 from arc_toolkit.azureml.python.python_plan import PythonPlan
-from arc_toolkit.azureml.rules.prs_instance_type import EQUIVALENTS, find_parallel_runs
 from arc_toolkit.edit.yaml.writer import Comment, file_text
 from arc_toolkit.migrate.forms import (
     DEFAULT_INSTANCE_COUNT,

@@ -12,8 +12,7 @@ from typing import Any
 
 import yaml
 
-from arc_toolkit.azureml.python.read_meaning import Meanings
-from arc_toolkit.azureml.rules.prs_instance_type import (
+from arc_toolkit.azureml.python.parallel_runs import (
     CONFIG,
     CONFIG_ORDER,
     REQUIRED,
@@ -21,6 +20,7 @@ from arc_toolkit.azureml.rules.prs_instance_type import (
     STEP_ORDER,
     PrsCall,
 )
+from arc_toolkit.azureml.python.read_meaning import Meanings
 from arc_toolkit.edit.code.expressions import short
 from arc_toolkit.edit.code.names import Binding, Statement
 from arc_toolkit.migrate.v1_data import V1Data

@@ -13,7 +13,7 @@ from arc_toolkit.edit.files.plan import FailedGroups
 from arc_toolkit.edit.yaml.editor import Editor
 from arc_toolkit.edit.yaml.nodes import YamlText, read
 from arc_toolkit.findings import FileResult, Finding
-from arc_toolkit.ignore_rules import OF_UNKNOWN_RULE, WITHOUT_REASON, ignore_problems
+from arc_toolkit.ignore_rules import IGNORE_RULES, ignore_problems
 from arc_toolkit.placement.manifests import is_manifest, read_objects
 from arc_toolkit.placement.pipelines import (
     place_pipelines,
@@ -102,7 +102,7 @@ class RulesTask(FileTask[YamlText, ManifestPlan]):
         if not plan.objects:
             raise _foreign()
         run_manifest_rules(plan)
-        known = (*PLACE_SETTINGS, *manifest_rules(), WITHOUT_REASON.id, OF_UNKNOWN_RULE.id)
+        known = (*PLACE_SETTINGS, *manifest_rules(), *IGNORE_RULES)
         plan.findings += [
             Finding(rule.id, rule.severity, message, self._path, line, 1, reason)
             for rule, line, message, reason in ignore_problems(plan.ignored_lines, known)

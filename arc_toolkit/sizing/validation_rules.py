@@ -9,7 +9,7 @@ https://learn.microsoft.com/azure/machine-learning/how-to-manage-kubernetes-inst
 from __future__ import annotations
 
 from arc_toolkit.findings import Rule
-from arc_toolkit.ignore_rules import OF_UNKNOWN_RULE, WITHOUT_REASON
+from arc_toolkit.ignore_rules import IGNORE_RULES
 
 PREFIX = "instance-type-"
 _ERRORS = (
@@ -27,11 +27,9 @@ _ERRORS = (
     "unknown-key",
 )
 _WARNINGS = ("request-limit",)
-RULES: dict[str, Rule] = {
+RULES: dict[str, Rule] = IGNORE_RULES | {
     rule.id: rule
     for rule in (
-        OF_UNKNOWN_RULE,
-        WITHOUT_REASON,
         *(Rule(PREFIX + name, "error", command="validate") for name in _ERRORS),
         *(Rule(PREFIX + name, "warning", command="validate") for name in _WARNINGS),
     )

@@ -1,7 +1,8 @@
-"""The rules, one file each: a module here with a `RULE` is a rule, and no list needs an edit.
+"""The rules for AzureML files: every `Rule` of a module here, without a list to edit.
 
-A rule's `check` gets the `Plan` of a file, looks at its targets, and reports through `Plan.report`. `language` says
-which files it is run on; a target is the same thing in YAML and in code, so most rules need not know.
+A rule is a function that gets the `Plan` of a file, looks at its targets, and reports through
+`Plan.report`. A target is the same in YAML and in code, so few rules depend on the language;
+`language` says on which files a rule runs. The text of a rule is its page in `docs/rules/`.
 """
 
 from __future__ import annotations
@@ -10,30 +11,43 @@ from collections.abc import Callable
 from functools import cache
 
 from arc_toolkit.azureml.plan import Plan
-from arc_toolkit.azureml.settings import Settings
+from arc_toolkit.azureml.settings import SETTING_RULES, Settings
 from arc_toolkit.findings import Language, Rule, rules_in
+from arc_toolkit.ignore_rules import IGNORE_RULES, ignore_problems
 
 
 @cache
 def all_rules() -> dict[str, Rule]:
-    """Every rule of this package by its id, in order of name."""
-    return rules_in(__path__, __name__)
+    """The rules for AzureML files by id, in order of id."""
+    rules = rules_in(__path__, __name__) | IGNORE_RULES
+    return dict(sorted(rules.items()))
 
 
 def run_rules(plan: Plan, text: str) -> None:
-    """Every rule of the language whose words are in the text."""
-    checks, needed = _chosen(plan.language, plan.settings.only, plan.settings.skip, plan.is_second)
-    words = {word for word in needed if word in text}
+    """Run the rules of the language whose words are in the text."""
+    checks, words = _chosen_checks(
+        plan.language, plan.settings.only, plan.settings.skip, plan.is_second
+    )
+    present = {word for word in words if word in text}
     for check, needs in checks:
-        if not needs or not words.isdisjoint(needs):
+        if not needs or not present.isdisjoint(needs):
             check(plan)
+    if not plan.is_second:
+        _check_ignores(plan)
+
+
+def _check_ignores(plan: Plan) -> None:
+    names = {*SETTING_RULES, *all_rules()}
+    for ignores, place in plan.ignores():
+        for rule, line, message, hint in ignore_problems(ignores, names):
+            plan.report(rule, message, place(line), reason=hint)
 
 
 @cache
-def _chosen(
+def _chosen_checks(
     language: Language, only: frozenset[str], skip: frozenset[str], fixes_only: bool
 ) -> tuple[list[tuple[Callable[[Plan], None], tuple[str, ...]]], set[str]]:
-    """The checks of the rules that may run, each with the words that it needs, and all these words."""
+    """The checks of the rules that may run, each with the words that it needs, and all words."""
     settings = Settings(only=only, skip=skip)
     checks = [
         (rule.check, rule.needs)

@@ -1,19 +1,16 @@
-"""ParallelRunStep of SDK v1, which cannot name an instance type, and its fields for a v2 `parallel` step."""
+"""ParallelRunSteps of SDK v1 in Python code: which calls make a step and its config."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.edit.code.expressions import calls_in
 from arc_toolkit.edit.code.names import Statement
-from arc_toolkit.findings import Rule
 
 if TYPE_CHECKING:
-    from arc_toolkit.azureml.python.python_plan import PythonPlan
     from arc_toolkit.azureml.python.read_meaning import Meanings
 
 # v1 (ParallelRunConfig, ParallelRunStep) -> v2 `parallel` step, for the finding.
@@ -110,7 +107,7 @@ def _config(step: PrsCall, configs: list[PrsCall], meanings: Meanings) -> PrsCal
     return next((config for config in configs if config.call is node), None)
 
 
-def _field_names(step: PrsCall | None, config: PrsCall | None) -> Iterator[str]:
+def field_names(step: PrsCall | None, config: PrsCall | None) -> Iterator[str]:
     """The fields that the code sets."""
     if config is None:
         yield from REQUIRED
@@ -123,29 +120,3 @@ def _field_names(step: PrsCall | None, config: PrsCall | None) -> Iterator[str]:
         for target in stmt.targets:
             uses = config.statement.scope.uses.get(getattr(target, "id", ""), ())
             yield from (use.path[0] for use in uses if use.how == "assign")
-
-
-def _check(any_plan: Plan) -> None:
-    """A finding for each ParallelRunStep."""
-    plan = cast("PythonPlan", any_plan)
-    settings = plan.settings
-    for step, config in find_parallel_runs(plan.meanings):
-        made = step or config
-        assert made is not None
-        names = [name for name in _field_names(step, config) if name in EQUIVALENTS]
-        mapped = ", ".join(f"{name} -> {EQUIVALENTS[name]}" for name in dict.fromkeys(names))
-        at = plan.at(made.statement, made.call)
-        is_converted = (
-            settings.prs_to_v2 and settings.wants("prs-to-v2") and not plan.covers("prs-to-v2", at)
-        )
-        plan.report(
-            RULE,
-            "ParallelRunStep of SDK v1 cannot name an instance type, so on Kubernetes it always gets the default one:"
-            " a v2 parallel step can",
-            at,
-            reason=(f"v2: {mapped}" if mapped else "")
-            + ("" if is_converted else "; --prs-to-v2 writes it as YAML"),
-        )
-
-
-RULE = Rule("prs-instance-type", "warning", language="python", check=_check, needs=("ParallelRun",))
