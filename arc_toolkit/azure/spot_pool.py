@@ -23,19 +23,6 @@ EVICTION_POLICIES = ("Delete", "Deallocate")
 MAX_NODES = 1000
 RESERVED_PREFIX = "kubernetes.azure.com/"
 
-# Options of `az aks nodepool add` that a spot pool can have with one value only, or not at all (None) -> the reason.
-FIXED_OPTIONS: dict[str, tuple[str | None, str]] = {
-    "mode": ("User", "a spot pool can be neither a System pool nor the first pool of a cluster"),
-    "priority": ("Spot", "this command adds spot pools; use `az aks nodepool add` for others"),
-    "os-type": ("Linux", "AzureML jobs run on Linux nodes only"),
-    "vm-set-type": ("VirtualMachineScaleSets", "a spot pool is always a scale set"),
-    "max-surge": (
-        None,
-        "Azure refuses maxSurge on a spot pool: its nodes are not replaced in an upgrade",
-    ),
-    "max-unavailable": (None, "Azure refuses upgrade settings on a spot pool"),
-}
-
 _NAME = re.compile(r"[a-z][a-z0-9]{0,11}", re.ASCII)
 # Sizes without spot VMs: the B-series, and promotional versions of any size.
 _BURSTABLE = re.compile(r"standard_b\d", re.IGNORECASE)

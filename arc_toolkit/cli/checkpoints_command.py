@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from arc_toolkit.cli.console import Console
+from arc_toolkit.cli.option_table import add_options
 from arc_toolkit.errors import FOUND, OK, ArcError
 from arc_toolkit.output.safe import printable, show_source
 
@@ -34,33 +35,25 @@ ACTIONS = {
 }
 
 
+OPTIONS = """
+  folder DIR|URL        folder or URL of the store
+  --format {table,json} [table]    output format
+  --keep N [3] >=2      prune: how many to keep, because the newest may turn out to be damaged
+  -y, --yes             prune: delete (default: show what would be deleted)
+"""
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     actions = "; ".join(f"{name}: {text}" for name, text in ACTIONS.items())
     parser.add_argument("action", choices=list(ACTIONS), help=actions)
-    parser.add_argument("folder", metavar="DIR|URL", help="the folder or the URL of the store")
-    parser.add_argument(
-        "--format",
-        choices=["table", "json"],
-        default="table",
-        help="of the result (default: table)",
-    )
-    parser.add_argument(
-        "--keep", type=int, default=3, metavar="N", help="prune: how many to keep (default: 3)"
-    )
-    parser.add_argument(
-        "-y", "--yes", action="store_true", help="prune: delete; otherwise only show what would be"
-    )
+    add_options(parser, OPTIONS)
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
     from arc_toolkit.checkpoints import Damage
     from arc_toolkit.checkpoints.shelf import Shelf
 
-    if args.keep < 2:
-        raise ArcError(
-            f"--keep {args.keep}: keep at least 2, because the newest may turn out to be damaged"
-        )
     remote = _remote(args.folder)
     if remote is not None:
         if args.action == "resume":

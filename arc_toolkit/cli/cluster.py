@@ -8,10 +8,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import Any
 
 from arc_toolkit.cli.console import Console
 from arc_toolkit.cli.main import add_common_options
+from arc_toolkit.cli.option_table import Parser
 from arc_toolkit.errors import OK, ArcError
 from arc_toolkit.output.safe import printable, redact
 
@@ -55,12 +56,11 @@ SUBCOMMANDS = {
 }
 
 
-class Subparser(argparse.ArgumentParser):
+class Subparser(Parser):
     """A parser that takes its options from its module when it is first needed."""
 
     def __init__(self, module: str | None = None, **options: Any) -> None:
-        shape = {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False}
-        super().__init__(**{**shape, **options})
+        super().__init__(**options)
         self._module = module
 
     def load(self) -> None:
@@ -80,9 +80,6 @@ class Subparser(argparse.ArgumentParser):
         self.load()
         return super().format_help()
 
-    def error(self, message: str) -> NoReturn:
-        raise ArcError(f"{message} (see `{self.prog} --help`)")
-
 
 def overview() -> str:
     """What `arc-toolkit cluster` alone prints."""
@@ -90,15 +87,11 @@ def overview() -> str:
         f"  {name:<17} {summary}\n{'':20}{example}"
         for name, (_, summary, example) in SUBCOMMANDS.items()
     ]
-    return "\n".join(
-        [
-            "arc-toolkit cluster SUBCOMMAND:",
-            "",
-            *rows,
-            "",
-            "`arc-toolkit cluster SUBCOMMAND --help` explains one.",
-        ]
+    head, tail = (
+        "arc-toolkit cluster SUBCOMMAND:",
+        "`arc-toolkit cluster SUBCOMMAND --help` explains one.",
     )
+    return "\n".join([head, "", *rows, "", tail])
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

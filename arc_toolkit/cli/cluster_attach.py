@@ -8,31 +8,28 @@ from arc_toolkit.azure import operations
 from arc_toolkit.azure.workspace_computes import Attachment, attach, attached, list_computes
 from arc_toolkit.cli import cluster_azure
 from arc_toolkit.cli.console import Console
-from arc_toolkit.cli.main import REPEATED
+from arc_toolkit.cli.option_table import add_options
 from arc_toolkit.errors import OK, ArcError
+
+EXAMPLE = """\
+example:
+  arc-toolkit cluster attach gpu-pool --cluster my-aks --resource-group my-rg --workspace my-ws \\
+    --namespace team-a --identity system --dry-run
+"""
+OPTIONS = """
+  name NAME             name of the compute in the workspace
+  --namespace NAME [default]    Kubernetes namespace of its jobs; must exist
+  --identity system|RESOURCE_ID ...
+                        managed identity of its jobs: system assigned, or user assigned by resource
+                        id; repeat for more (default: none)
+"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="name of the compute in the workspace")
-    parser.add_argument(
-        "--namespace",
-        default="default",
-        help="Kubernetes namespace of its jobs; must exist (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--identity",
-        **REPEATED,
-        metavar="system|RESOURCE_ID",
-        help="the managed identity of its jobs: system assigned, or user assigned ones by resource id (default: none)",
-    )
-    cluster_azure.add_options(parser, workspace=True)
-    cluster_azure.add_change_options(parser)
-    parser.epilog = (
-        f"{cluster_azure.where_text(workspace=True)}\n\n"
-        "example:\n"
-        "  arc-toolkit cluster attach gpu-pool --cluster my-aks --resource-group my-rg --workspace my-ws \\\n"
-        "    --namespace team-a --identity system --dry-run"
-    )
+    add_options(parser, OPTIONS)
+    cluster_azure.add_scope_options(parser, workspace=True)
+    add_options(parser, cluster_azure.CHANGE_OPTIONS)
+    parser.epilog = cluster_azure.where_text(workspace=True) + EXAMPLE
 
 
 def run(args: argparse.Namespace, console: Console) -> int:

@@ -10,59 +10,50 @@ from typing import TypeVar
 from arc_toolkit.azure.scope import PROVIDERS, SOURCES, Resolver
 from arc_toolkit.azure.session import Session, WouldSend
 from arc_toolkit.cli.console import Console
+from arc_toolkit.cli.option_table import add_options
 
 _T = TypeVar("_T")
 DEFAULT_CLUSTER_TYPE = "managedClusters"
-_SAME_GROUP = "else the cluster's resource group"
+
+
+CHANGE_OPTIONS = """
+changing things:
+  --dry-run             print the request that would be sent, and send nothing
+  -y, --yes             do not ask
+"""
 
 
 def where_text(*, workspace: bool) -> str:
     """For the end of --help: what is used instead of an option."""
     rows = []
-    for what, source in SOURCES.items():
-        ways = [
-            *source.variables,
-            *([f"`az configure --defaults {source.key}=...`"] if source.key else []),
-        ]
-        ways += {
-            "subscription": ["`az account set`"],
-            "workspace's resource group": [_SAME_GROUP],
-        }.get(what, [])
+    for name, source in SOURCES.items():
+        ways = list(source.variables)
+        if source.key:
+            ways.append(f"`az configure --defaults {source.key}=...`")
+        if name == "subscription":
+            ways.append("`az account set`")
+        if name == "workspace's resource group":
+            ways.append("else the cluster's resource group")
         if workspace or not source.of_workspace:
-            rows.append(f"  {source.option:<27} {', '.join(ways)}")
-    return "\n".join(
-        [
-            "If an option is not given, its environment variable is used, or else the default of `az`:",
-            *rows,
-            "Sign-in is by DefaultAzureCredential: `az login`, environment variables, managed identity and others.",
-        ]
+            rows.append(f"  {source.option:<27} {', '.join(ways)}\n")
+    return (
+        "Without an option its environment variable is used, or else the default of `az`:\n"
+        f"{''.join(rows)}"
+        "Sign-in is by DefaultAzureCredential: `az login`, environment variables, managed identity "
+        "and others.\n\n"
     )
 
 
-def add_options(parser: argparse.ArgumentParser, *, workspace: bool) -> None:
+def add_scope_options(parser: argparse.ArgumentParser, *, workspace: bool) -> None:
     """--subscription and its kind."""
-    group = parser.add_argument_group("where in Azure")
-    for what, source in SOURCES.items():
-        if workspace or not source.of_workspace:
-            metavar = "ID" if what == "subscription" else "NAME"
-            group.add_argument(source.option, metavar=metavar, help=source.help)
-    group.add_argument(
-        "--cluster-type",
-        choices=list(PROVIDERS),
-        default=DEFAULT_CLUSTER_TYPE,
-        help="managedClusters is AKS (the default), connectedClusters is Azure Arc",
+    rows = "".join(
+        f"  {source.option} {'ID' if name == 'subscription' else 'NAME'}  {source.help}\n"
+        for name, source in SOURCES.items()
+        if workspace or not source.of_workspace
     )
-
-
-def add_change_options(parser: argparse.ArgumentParser) -> None:
-    """--dry-run and --yes."""
-    group = parser.add_argument_group("changing things")
-    group.add_argument(
-        "--dry-run",
-        action="store_true",
-        help="print exactly the request that would be sent, send nothing",
-    )
-    group.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    types = f"{{{','.join(PROVIDERS)}}} [{DEFAULT_CLUSTER_TYPE}]"
+    text = "managedClusters is AKS (the default), connectedClusters is Azure Arc"
+    add_options(parser, f"where in Azure:\n{rows}  --cluster-type {types}  {text}")
 
 
 def resolver(args: argparse.Namespace) -> Resolver:

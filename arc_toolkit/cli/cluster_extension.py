@@ -10,7 +10,8 @@ from arc_toolkit.azure.scope import Cluster
 from arc_toolkit.azure.session import Session
 from arc_toolkit.cli import cluster_azure
 from arc_toolkit.cli.console import Console
-from arc_toolkit.cli.main import REPEATED, add_common_options
+from arc_toolkit.cli.main import add_common_options
+from arc_toolkit.cli.option_table import add_options
 from arc_toolkit.errors import FOUND, OK, ArcError
 from arc_toolkit.kube.taints import Toleration
 from arc_toolkit.output.jsonout import document
@@ -36,75 +37,48 @@ ACTIONS = {
 _TOUCHES_JOBS = (extension.NODE_SELECTOR, extension.TRAINING, "installNvidiaDevicePlugin")
 
 
+SETTINGS = f"""
+settings:
+  --[no-]training       run training jobs: {extension.TRAINING} (default of install: on)
+  --[no-]volcano        install the Volcano scheduler: {extension.VOLCANO} (default of install: on)
+  --[no-]skip-resource-validation
+                        for pools that scale from zero nodes: {extension.SKIP_VALIDATION}
+  --node-selector KEY=VALUE ...
+                        put the extension's own pods on nodes with this label; repeat for more
+  --spot                let job pods go to AKS spot pools: tolerate {extension.SPOT_TOLERATION}
+                        by the setting {extension.TOLERATION}, which is UNDOCUMENTED
+  --toleration TAINT ...
+                        KEY=VALUE:EFFECT or KEY:EFFECT that job pods tolerate;
+                        {extension.TOLERATION} is UNDOCUMENTED
+  --set KEY=VALUE ...   any other setting of the extension
+  --release-train NAME  stable or preview (default of install: {extension.DEFAULT_TRAIN})
+  --extension-version VERSION
+                        pin this version; without it minor upgrades are automatic
+"""
+# Action -> its own options
+OPTIONS = {
+    "show": "  --format {text,json} [text]    output format",
+    "install": f"{SETTINGS}  --name NAME [{DEFAULT_NAME}]    name of the extension\n"
+    + cluster_azure.CHANGE_OPTIONS,
+    "update": SETTINGS + cluster_azure.CHANGE_OPTIONS,
+}
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "example:\n  arc-toolkit cluster extension show --cluster my-aks --resource-group my-rg"
     )
     subparsers = parser.add_subparsers(dest="action", metavar="show|install|update", required=True)
     for action, (summary, extra) in ACTIONS.items():
-        sub = subparsers.add_parser(
-            action, help=summary, description=summary[0].upper() + summary[1:] + "."
-        )
-        cluster_azure.add_options(sub, workspace=False)
-        if action == "show":
-            sub.add_argument("--format", choices=["text", "json"], default="text")
-        else:
-            _add_setting_options(sub, installing=action == "install")
-            cluster_azure.add_change_options(sub)
+        description = summary[0].upper() + summary[1:] + "."
+        sub = subparsers.add_parser(action, help=summary, description=description)
+        cluster_azure.add_scope_options(sub, workspace=False)
+        add_options(sub, OPTIONS[action])
         add_common_options(sub)
         sub.epilog = (
-            f"{cluster_azure.where_text(workspace=False)}\n\n"
-            f"example:\n  arc-toolkit cluster extension {action} --cluster my-aks --resource-group my-rg{extra}"
+            f"{cluster_azure.where_text(workspace=False)}example:\n"
+            f"  arc-toolkit cluster extension {action} --cluster my-aks --resource-group my-rg{extra}"
         )
-
-
-def _add_setting_options(parser: argparse.ArgumentParser, *, installing: bool) -> None:
-    group = parser.add_argument_group("settings")
-    switch = argparse.BooleanOptionalAction
-    on = " (default: on)" if installing else ""
-    group.add_argument(
-        "--training", action=switch, help=f"run training jobs: {extension.TRAINING}{on}"
-    )
-    group.add_argument(
-        "--volcano", action=switch, help=f"install the Volcano scheduler: {extension.VOLCANO}{on}"
-    )
-    group.add_argument(
-        "--skip-resource-validation",
-        action=switch,
-        help=f"for pools that scale from zero nodes: {extension.SKIP_VALIDATION}",
-    )
-    group.add_argument(
-        "--node-selector",
-        **REPEATED,
-        metavar="KEY=VALUE",
-        help="put the extension's own pods on nodes with this label (again for more)",
-    )
-    group.add_argument(
-        "--spot",
-        action="store_true",
-        help=f"let job pods go to AKS spot pools: tolerate {extension.SPOT_TOLERATION} by the setting "
-        f"{extension.TOLERATION}, which is UNDOCUMENTED",
-    )
-    group.add_argument(
-        "--toleration",
-        **REPEATED,
-        metavar="TAINT",
-        help=f"KEY=VALUE:EFFECT or KEY:EFFECT that job pods shall tolerate; {extension.TOLERATION} is UNDOCUMENTED",
-    )
-    group.add_argument(
-        "--set", **REPEATED, metavar="KEY=VALUE", help="any other setting of the extension"
-    )
-    if installing:
-        group.add_argument(
-            "--name", default=DEFAULT_NAME, help="name of the extension (default: %(default)s)"
-        )
-    train = f" (default: {extension.DEFAULT_TRAIN})" if installing else ""
-    group.add_argument("--release-train", metavar="NAME", help=f"stable or preview{train}")
-    group.add_argument(
-        "--extension-version",
-        metavar="VERSION",
-        help="pin this version; without it minor upgrades are automatic",
-    )
 
 
 def run(args: argparse.Namespace, console: Console) -> int:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
-from arc_toolkit.cli import live, node_options
+from arc_toolkit.cli import cluster_options
 from arc_toolkit.cli.console import Console
-from arc_toolkit.errors import OK
+
+if TYPE_CHECKING:
+    from arc_toolkit.cluster.client import Client
+    from arc_toolkit.sizing.fits import Candidate
 
 EPILOG = """\
 example:
@@ -16,35 +20,22 @@ example:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
-    live.add_look_options(parser)
+    cluster_options.add_look_options(parser)
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
-    """Only looks: `gen-instance-types --from-cluster --check` is the one that fails where a type no longer fits."""
-    from arc_toolkit.cluster import live_types, snapshot
-    from arc_toolkit.sizing import fits
+    """Exit 0 also if a type no longer fits: that is `gen-instance-types --from-cluster --check`."""
+    from arc_toolkit.cluster import live_types
+    from arc_toolkit.sizing import fits, fits_text
 
-    assumptions = live.assumptions(args)
-    client = live.connect(args, console)
-
-    def look() -> int:
-        present = live_types.read(client)
-        members = snapshot.sized_nodes(
-            client,
-            assumptions,
-            node_options.tolerations_of(args),
-            args.architecture,
-            console.progress,
-        )
-        checked = fits.check(present, members)
-        console.clear_progress()
+    def show(client: Client, nodes: list[Candidate]) -> None:
+        rows = fits.check(live_types.read(client), nodes)
         if args.format == "json":
-            console.out(live.fits_json("cluster-instance-types", checked))
-        else:
-            console.out(live.types_table(checked, console) if checked else live.NO_TYPES)
-            for fit in checked:
-                if fit.reason:
-                    console.note(live.reason_text(fit))
-        return OK
+            console.out(fits_text.fits_json("cluster-instance-types", rows))
+            return
+        console.out(fits_text.types_table(rows, console.style) if rows else fits_text.NO_TYPES)
+        for fit in rows:
+            if fit.reason:
+                console.note(fits_text.reason_text(fit))
 
-    return live.watch(client, console, look) if args.watch else look()
+    return cluster_options.look(args, console, show)

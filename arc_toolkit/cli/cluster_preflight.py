@@ -6,8 +6,9 @@ import argparse
 import shlex
 from typing import TYPE_CHECKING
 
-from arc_toolkit.cli import cluster_azure, live
+from arc_toolkit.cli import cluster_azure, cluster_options
 from arc_toolkit.cli.console import Console
+from arc_toolkit.cli.option_table import CLUSTER, add_options
 from arc_toolkit.errors import FOUND, OK, ArcError
 from arc_toolkit.output.jsonout import document
 from arc_toolkit.output.safe import printable
@@ -18,21 +19,23 @@ if TYPE_CHECKING:
 COLORS = {"ok": "green", "not ok": "red", "cannot tell": "yellow"}
 
 
+OPTIONS = """
+  --only {azure,cluster}    leave out the checks of the other side (and need no access to it)
+  --format {text,json} [text]    output format
+"""
+EPILOG = """\
+Reads only. Exit code 0 if every check is ok, else 1.
+
+examples:
+  arc-toolkit cluster preflight --cluster my-aks --resource-group my-rg --workspace my-ws
+  arc-toolkit cluster preflight --only cluster
+"""
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
-    cluster_azure.add_options(parser, workspace=True)
-    live.add_options(parser)
-    parser.add_argument(
-        "--only",
-        choices=["azure", "cluster"],
-        help="leave out the checks of the other side (and need no access to it)",
-    )
-    parser.add_argument("--format", choices=["text", "json"], default="text")
-    parser.epilog = (
-        f"{cluster_azure.where_text(workspace=True)}\n\nReads only. Exit code 0 if every check is ok, else 1.\n\n"
-        "examples:\n"
-        "  arc-toolkit cluster preflight --cluster my-aks --resource-group my-rg --workspace my-ws\n"
-        "  arc-toolkit cluster preflight --only cluster"
-    )
+    add_options(parser, OPTIONS + CLUSTER)
+    cluster_azure.add_scope_options(parser, workspace=True)
+    parser.epilog = cluster_azure.where_text(workspace=True) + EPILOG
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
@@ -53,7 +56,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
         )
     if args.only != "azure":
         try:
-            client = live.connect(args, console)
+            client = cluster_options.connect(args, console)
             server = client.server
             cluster = preflight_facts.cluster_side(client, console.progress, azure)
         except ArcError as error:

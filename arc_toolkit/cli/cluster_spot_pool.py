@@ -8,8 +8,6 @@ from arc_toolkit.azure import operations
 from arc_toolkit.azure.node_pools import add_pool
 from arc_toolkit.azure.scope import Cluster
 from arc_toolkit.azure.spot_pool import (
-    EVICTION_POLICIES,
-    FIXED_OPTIONS,
     ON_DEMAND_PRICE,
     SpotPool,
     check_cluster,
@@ -19,77 +17,42 @@ from arc_toolkit.azure.spot_pool import (
 )
 from arc_toolkit.cli import cluster_azure
 from arc_toolkit.cli.console import Console
-from arc_toolkit.cli.main import REPEATED
+from arc_toolkit.cli.option_table import add_options
 from arc_toolkit.errors import OK, ArcError
 from arc_toolkit.kube.labels import labels_text
 
-FORMATS = ("text", "az", "arm", "bicep", "terraform")
+OPTIONS = """
+  name NAME                 name of the pool: at most 12 lower-case letters and digits
+  --format {text,az,arm,bicep,terraform} [text]
+                            az, arm, bicep, terraform: print the equivalent, without a sign-in, and
+                            send nothing
+the pool:
+  --size NAME required      VM size, such as Standard_D64s_v5
+  --min N [0]               minimum number of nodes
+  --max N [4]               maximum number of nodes
+  --count N                 nodes to start with (default: as --min)
+  --eviction-policy {Delete,Deallocate} [Delete]    what happens to an evicted node
+  --max-price DOLLARS [-1]  per hour; -1 is at most the on-demand price, and no eviction because of
+                            the price (default)
+  --label KEY=VALUE ...     label of its nodes; repeat for more
+  --taint KEY=VALUE:EFFECT ...  taint beside AKS's own; repeat for more
+  --zone N ...              availability zone 1, 2 or 3; repeat for more
+"""
+EXAMPLES = """\
+examples:
+  arc-toolkit cluster spot-pool spot --size D64s_v5 --cluster my-aks --resource-group my-rg --dry-run
+  arc-toolkit cluster spot-pool spot --size D64s_v5 --cluster my-aks --resource-group my-rg --format bicep
+"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "name", metavar="NAME", help="name of the pool: at most 12 lower-case letters and digits"
-    )
-    pool = parser.add_argument_group("the pool")
-    pool.add_argument(
-        "--size", required=True, metavar="NAME", help="VM size, such as Standard_D64s_v5"
-    )
-    pool.add_argument(
-        "--min", type=int, default=0, metavar="N", help="fewest nodes (default: %(default)s)"
-    )
-    pool.add_argument(
-        "--max", type=int, default=4, metavar="N", help="most nodes (default: %(default)s)"
-    )
-    pool.add_argument(
-        "--count", type=int, metavar="N", help="nodes to start with (default: as --min)"
-    )
-    pool.add_argument(
-        "--eviction-policy",
-        choices=EVICTION_POLICIES,
-        default=EVICTION_POLICIES[0],
-        help="what happens to an evicted node (default: %(default)s)",
-    )
-    pool.add_argument(
-        "--max-price",
-        default="-1",
-        metavar="DOLLARS",
-        help="per hour; -1 is at most the on-demand price, and no eviction because of the price (default)",
-    )
-    pool.add_argument(
-        "--label", **REPEATED, metavar="KEY=VALUE", help="label of its nodes; repeat for more"
-    )
-    pool.add_argument(
-        "--taint",
-        **REPEATED,
-        metavar="KEY=VALUE:EFFECT",
-        help="taint beside AKS's own; repeat for more",
-    )
-    pool.add_argument(
-        "--zone", **REPEATED, metavar="N", help="availability zone 1, 2 or 3; repeat for more"
-    )
-    for option in FIXED_OPTIONS:
-        pool.add_argument(f"--{option}", help=argparse.SUPPRESS)
-    parser.add_argument(
-        "--format",
-        choices=FORMATS,
-        default="text",
-        help="az, arm, bicep, terraform: print the equivalent, without a sign-in, and send nothing",
-    )
-    cluster_azure.add_options(parser, workspace=False)
-    cluster_azure.add_change_options(parser)
-    parser.epilog = (
-        f"{cluster_azure.where_text(workspace=False)}\n\n"
-        "examples:\n"
-        "  arc-toolkit cluster spot-pool spot --size D64s_v5 --cluster my-aks --resource-group my-rg --dry-run\n"
-        "  arc-toolkit cluster spot-pool spot --size D64s_v5 --cluster my-aks --resource-group my-rg --format bicep"
-    )
+    add_options(parser, OPTIONS, zone={"type": str})
+    cluster_azure.add_scope_options(parser, workspace=False)
+    add_options(parser, cluster_azure.CHANGE_OPTIONS)
+    parser.epilog = cluster_azure.where_text(workspace=False) + EXAMPLES
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
-    for option, (allowed, reason) in FIXED_OPTIONS.items():
-        value = getattr(args, option.replace("-", "_"))
-        if value is not None and (allowed is None or value.lower() != allowed.lower()):
-            raise ArcError(f"--{option} {value}: {reason}")
     pool = spot_pool(
         args.name,
         args.size,

@@ -53,11 +53,34 @@ class Console:
 
     def out(self, text: str, end: str = "\n") -> None:
         """A result, on standard output; characters that its encoding lacks become question marks."""
+        self.clear_progress()
         try:
             sys.stdout.write(text + end)
         except UnicodeEncodeError:
             encoding = sys.stdout.encoding
             sys.stdout.write((text + end).encode(encoding, "replace").decode(encoding))
+
+    def out_bytes(self, data: bytes) -> None:
+        """The bytes of a file on standard output; as text where it takes only that, as in Jupyter."""
+        self.clear_progress()
+        sys.stdout.flush()
+        buffer = getattr(sys.stdout, "buffer", None)
+        if buffer is not None:
+            buffer.write(data)
+        else:
+            sys.stdout.write(data.decode("utf-8", "replace"))
+
+    def write(self, path: str, text: str, then: str = "") -> None:
+        """A result to a file, with a note that may name the next step; `-` is standard output."""
+        if path == "-":
+            self.out(text, end="")
+            return
+        from pathlib import Path
+
+        from arc_toolkit.file_io import write_atomic
+
+        write_atomic(Path(path), text)
+        self.note(f"wrote {path}{then}")
 
     def note(self, text: str) -> None:
         """Something good to know; not shown with --quiet."""

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from arc_toolkit.cli.console import Console
+from arc_toolkit.cli.option_table import OUTPUT, add_options, percentage, seconds
 from arc_toolkit.errors import OK, ArcError
 
 if TYPE_CHECKING:
     from arc_toolkit.cost.cost_report import CostReport
     from arc_toolkit.cost.eviction_rates import EvictionRate
     from arc_toolkit.cost.prices import Tier, VmPrice
-    from arc_toolkit.cost.training_job import MissingCapacity, TrainingJob
-
-DEFAULT_REGION = "westeurope"  # the shipped table has all three prices there
+    from arc_toolkit.cost.training_job import TrainingJob
 
 EPILOG = """\
 examples:
@@ -27,110 +25,60 @@ examples:
   arc-toolkit cost --sku Standard_D64s_v5 --share half --nodes 3 --hours 8
   arc-toolkit cost --sku Standard_NC24ads_A100_v4 --hours 40 --format html -o cost.html
 """
+# The shipped table has all three prices in westeurope.
+OPTIONS = """
+the job:
+  --sku NAME required       VM size, such as Standard_NC24ads_A100_v4
+  --region NAME [westeurope]    region of the prices
+  --nodes N [1]             number of nodes, all of which must run
+  --hours HOURS required    hours of work without evictions
+  --share SHARE             workers of a whole, half, quarter or 1/N of a VM instead of nodes
+  --save TIME [15s]         duration of a save
+  --restart TIME [60s]      time from an eviction to the first new step
+evictions:
+  --eviction-rate RATE      per node and hour: 5%, or a band of Azure such as 5-10% or 20+%
+  --history FILE            measure the rate in a recording of `diagnose --cluster --watch`
+  --pool NAME               with --history: only this node pool
+  --from-azure              rate and spot price from Azure Resource Graph, signed in
+  --together NUMBER [1]     average number of the job's nodes that are evicted at once
+  --no-notice               do not save on eviction notices
+  --notice TIME [30s]       time from a notice to the eviction
+  --notice-works PERCENT [90%]    share of evictions with a notice that leads to a save (assumed)
+  --missing SHARE:TIME      share of evictions after which capacity is missing, and for how long
+                            on average: 10%:2h
+  --fallback TIME           continue on demand after waiting this long for spot
+prices:
+  --prices FILE             your prices: CSV with size, region, tier, price
+  --spot-price PRICE        per VM and hour, or as a share of dedicated: 0.45 or 20%
+  --low-priority-price PRICE    the same for low priority
+result:
+  --simulate N              simulate N runs and show how they differ
+  --seed N [0]              seed of the simulation
+  --deadline TIME           the cheapest mix of spot and on demand that meets it with 95 %
+  --explain                 show the formulas with numbers
+  --format {table,json,html} [table]    output format
+"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
-    what = parser.add_argument_group("the job")
-    what.add_argument(
-        "--sku", required=True, metavar="NAME", help="VM size, such as Standard_NC24ads_A100_v4"
-    )
-    what.add_argument(
-        "--region",
-        default=DEFAULT_REGION,
-        metavar="NAME",
-        help="of the prices (default: %(default)s)",
-    )
-    what.add_argument(
-        "--nodes", type=int, default=1, metavar="N", help="nodes that all must run (default: 1)"
-    )
-    what.add_argument("--hours", required=True, metavar="N", help="hours of work without evictions")
-    what.add_argument(
-        "--share",
-        metavar="SHARE",
-        help="workers of a whole, half, quarter or 1/N of a VM instead of nodes",
-    )
-    what.add_argument(
-        "--save", default="15s", metavar="TIME", help="time of one save (default: %(default)s)"
-    )
-    what.add_argument(
-        "--restart",
-        default="60s",
-        metavar="TIME",
-        help="from an eviction to the first new step (default: %(default)s)",
-    )
-    rates = parser.add_argument_group("evictions")
-    rates.add_argument(
-        "--eviction-rate",
-        metavar="RATE",
-        help="per node and hour: 5%%, or a band of Azure such as 5-10%% or 20+%%",
-    )
-    rates.add_argument(
-        "--history", metavar="FILE", help="measured: what `diagnose --cluster --watch` recorded"
-    )
-    rates.add_argument("--pool", metavar="NAME", help="with --history: only this node pool")
-    rates.add_argument(
-        "--from-azure",
-        action="store_true",
-        help="rate and spot price from Azure Resource Graph, signed in",
-    )
-    rates.add_argument(
-        "--together",
-        type=float,
-        default=1.0,
-        metavar="N",
-        help="nodes of the job that are evicted at once, on average (default: 1)",
-    )
-    rates.add_argument(
-        "--no-notice", action="store_true", help="no eviction notice is used for a save"
-    )
-    rates.add_argument(
-        "--notice",
-        default="30s",
-        metavar="TIME",
-        help="how long before an eviction it is announced (default: 30s)",
-    )
-    rates.add_argument(
-        "--notice-works",
-        default="90%",
-        metavar="SHARE",
-        help="share of evictions whose notice comes and leads to a save (default: 90%%, an assumption)",
-    )
-    rates.add_argument(
-        "--missing",
-        metavar="SHARE:TIME",
-        help="capacity is missing after this share of evictions, for this time on average: 10%%:2h",
-    )
-    rates.add_argument(
-        "--fallback", metavar="TIME", help="go on demand after waiting this long for spot"
-    )
-    money = parser.add_argument_group("prices")
-    money.add_argument(
-        "--prices", metavar="FILE", help="your own: CSV with size, region, tier, price"
-    )
-    money.add_argument(
-        "--spot-price",
-        metavar="PRICE",
-        help="per VM and hour, or as a share of dedicated: 0.45 or 20%%",
-    )
-    money.add_argument("--low-priority-price", metavar="PRICE", help="the same for low priority")
-    result = parser.add_argument_group("result")
-    result.add_argument(
-        "--simulate", type=int, metavar="N", help="simulate N runs and show how they differ"
-    )
-    result.add_argument(
-        "--seed", type=int, default=0, metavar="S", help="of the simulation (default: 0)"
-    )
-    result.add_argument(
-        "--deadline",
-        metavar="TIME",
-        help="the cheapest mix of spot and on demand that meets it with 95%%",
-    )
-    result.add_argument("--explain", action="store_true", help="show the formulas in numbers")
-    result.add_argument("--format", choices=["table", "json", "html"], default="table")
-    result.add_argument(
-        "-o", "--output", default="-", metavar="FILE", help="default: standard output"
-    )
+    add_options(parser, OPTIONS + OUTPUT, hours={"type": hours}, missing={"type": missing})
+
+
+def hours(text: str) -> float:
+    """`40` and `40h` as 40.0."""
+    try:
+        return float(text.removesuffix("h"))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text}: use a number of hours such as 40") from None
+
+
+def missing(text: str) -> tuple[float, float]:
+    """`10%:2h` as a share and seconds."""
+    share, colon, duration = text.partition(":")
+    if not colon:
+        raise argparse.ArgumentTypeError(f"{text}: write it like 10%:2h")
+    return percentage(share), seconds(duration)
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
@@ -153,13 +101,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
         text = cost_text.cost_table(report)
         if args.explain:
             text += "\n" + cost_text.explain_cost(report, console.style)
-    if args.output == "-":
-        console.out(text, end="")
-    else:
-        from arc_toolkit.file_io import write_atomic
-
-        write_atomic(Path(args.output), text)
-        console.note(f"wrote {args.output}")
+    console.write(args.output, text)
     return OK
 
 
@@ -167,119 +109,74 @@ def report_of(args: argparse.Namespace, console: Console) -> CostReport:
     """The options, checked, as one report."""
     from datetime import date
 
-    from arc_toolkit.cost import cost_report, prices, share_price
+    from arc_toolkit.cost import cost_report, prices
     from arc_toolkit.cost.mix import LEAST_RUNS, MIX_RUNS, cheapest_mix
+    from arc_toolkit.cost.share_price import share_use
     from arc_toolkit.cost.simulation import MOST_RUNS
     from arc_toolkit.sizing import vm_sizes
 
     size = vm_sizes.lookup(args.sku).name
-    job, missing_notes = job_of(args)
-    use = share_price.share_use(size, args.share, args.nodes) if args.share else None
-    if use:
-        job = replace(job, nodes=use.vms)
-    job = replace(job, together=args.together)
+    share = share_use(size, args.share, args.nodes) if args.share else None
+    job, notes = job_of(args, share.vms if share else args.nodes)
     rate, azure_price = rate_of(args, size, console)
-    known = prices_of(args, size, azure_price)
+    tier_prices = prices_of(args, size, azure_price)
     if args.simulate is not None and not 1 <= args.simulate <= MOST_RUNS:
         raise ArcError(f"--simulate {args.simulate}: use 1 to {MOST_RUNS:,} runs")
     console.progress("simulating")
     report = cost_report.build_cost(
-        size, args.region, job, rate, known, runs=args.simulate or 0, seed=args.seed
+        size, args.region, job, rate, tier_prices, runs=args.simulate or 0, seed=args.seed
     )
-    report.share = use
-    if args.deadline:
-        spot, dedicated = known.get(prices.Tier.SPOT), known.get(prices.Tier.DEDICATED)
+    report.share = share
+    report.notes += [*prices.unknown_prices(tier_prices, args.region), *notes]
+    report.warnings += prices.old_prices(tier_prices, date.today())
+    if args.deadline is not None:
+        spot, dedicated = (
+            tier_prices.get(prices.Tier.SPOT),
+            tier_prices.get(prices.Tier.DEDICATED),
+        )
         if spot is None or dedicated is None:
             raise ArcError(
-                "--deadline needs the prices of spot and dedicated: use --prices FILE or --spot-price 20%"
+                "--deadline needs the prices of spot and dedicated: "
+                "use --prices FILE or --spot-price 20%"
             )
         console.progress("comparing policies")
-        deadline, both = seconds("--deadline", args.deadline), (spot.amount, dedicated.amount)
         runs = max(args.simulate or MIX_RUNS, LEAST_RUNS)
-        report.mix = cheapest_mix(report.job, deadline, both, runs=runs, seed=args.seed)
-    report.warnings += prices.old_prices(known, date.today())
-    unknown = [tier.value for tier in prices.Tier if tier not in known]
-    if unknown:
-        report.notes.append(
-            f"no price is known for {' and '.join(unknown)} in {args.region}: run `python -m scripts.refresh_prices "
-            f"{args.region} -o prices.csv` in a clone of arc-toolkit (no sign-in), and use --prices prices.csv"
-        )
-    report.notes += missing_notes
-    if rate.together > 1 and args.together == 1 and job.nodes > 1:
-        report.notes.append(
-            f"recorded evictions took {rate.together:.2g} nodes at once: if those are nodes of one job, "
-            f"use --together {min(rate.together, job.nodes):.2g}"
-        )
-    if rate.open_end:
-        report.warnings.append(
-            f"{rate.text}: the band has no upper end, and its lower end is computed with"
+        report.mix = cheapest_mix(
+            report.job, args.deadline, (spot.amount, dedicated.amount), runs=runs, seed=args.seed
         )
     return report
 
 
-def job_of(args: argparse.Namespace) -> tuple[TrainingJob, list[str]]:
-    import math
+def job_of(args: argparse.Namespace, nodes: int) -> tuple[TrainingJob, list[str]]:
+    """The job, and notes about what was assumed."""
+    from arc_toolkit.cost.training_job import MissingCapacity, TrainingJob, notice_notes
 
-    from arc_toolkit.checkpoints.pace import Pace
-    from arc_toolkit.cost.training_job import TrainingJob
-
-    try:
-        hours = float(str(args.hours).removesuffix("h"))
-    except ValueError:
-        raise ArcError(f"--hours {args.hours}: use a number of hours such as 40") from None
-    save, restart, notice = (
-        seconds(f"--{name}", getattr(args, name)) for name in ("save", "restart", "notice")
-    )
-    notes = []
-    noticed = 0.0
-    if not args.no_notice:
-        if save > notice:
-            raise ArcError(
-                f"--save {args.save}: a save takes longer than the notice of {notice:g} s: "
-                "use --no-notice, or save faster"
-            )
-        noticed = share("--notice-works", args.notice_works)
-        pace = Pace(math.inf)
-        pace.saved(0, save)
-        if not pace.fits(notice):
-            notes.append(
-                f"a save of {save:g} s does not fit into a notice of {notice:g} s with the margin that the checkpoint "
-                "library keeps: --no-notice shows the price without it"
-            )
-        notes.append(
-            f"assumed: {args.notice_works} of the evictions are announced in time for a save "
-            "(--notice-works, --no-notice)"
+    if args.fallback is not None and not args.missing:
+        raise ArcError(
+            "--fallback goes with --missing SHARE:TIME: otherwise spot capacity is always there"
         )
-    return TrainingJob(
-        hours * 3600, args.nodes, 0.0, save, restart, noticed, missing_of(args)
-    ), notes
-
-
-def missing_of(args: argparse.Namespace) -> MissingCapacity:
-    from arc_toolkit.cost.training_job import MissingCapacity
-
-    fallback = seconds("--fallback", args.fallback) if args.fallback else None
-    if not args.missing:
-        if fallback is not None:
-            raise ArcError(
-                "--fallback goes with --missing SHARE:TIME: otherwise spot capacity is always there"
-            )
-        return MissingCapacity()
-    portion, colon, lasts = args.missing.partition(":")
-    if not colon:
-        raise ArcError(f"--missing {args.missing}: write it like 10%:2h")
-    return MissingCapacity(share("--missing", portion), seconds("--missing", lasts), fallback)
+    share_missing, missing_seconds = args.missing or (0.0, 0.0)
+    notes = [] if args.no_notice else notice_notes(args.save, args.notice, args.notice_works)
+    job = TrainingJob(
+        work_seconds=args.hours * 3600,
+        nodes=nodes,
+        save_seconds=args.save,
+        restart_seconds=args.restart,
+        noticed=0.0 if args.no_notice else args.notice_works,
+        missing=MissingCapacity(share_missing, missing_seconds, args.fallback),
+        together=args.together,
+    )
+    return job, notes
 
 
 def rate_of(
     args: argparse.Namespace, size: str, console: Console
 ) -> tuple[EvictionRate, VmPrice | None]:
-    """The eviction rate from the one source that was named, and the spot price if Azure was asked."""
+    """The eviction rate from the one source that was named, and Azure's spot price if it was asked."""
     from arc_toolkit.checkpoints.interval import EVICTIONS_PER_HOUR
     from arc_toolkit.cost.eviction_rates import EvictionRate, parse_rate
 
-    sources = [bool(args.eviction_rate), bool(args.history), args.from_azure]
-    if sum(sources) > 1:
+    if sum(map(bool, (args.eviction_rate, args.history, args.from_azure))) > 1:
         raise ArcError("use one of --eviction-rate, --history and --from-azure")
     if args.pool and not args.history:
         raise ArcError("--pool goes with --history")
@@ -290,7 +187,8 @@ def rate_of(
     if args.from_azure:
         return azure_rate(size, args.region)
     console.note(
-        f"assumed: {EVICTIONS_PER_HOUR:.0%} evictions per hour; --eviction-rate, --history or --from-azure says it"
+        f"assumed: {EVICTIONS_PER_HOUR:.0%} evictions per hour; "
+        "set it with --eviction-rate, --history or --from-azure"
     )
     rate = EVICTIONS_PER_HOUR
     return EvictionRate(rate, rate, rate, "assumed"), None
@@ -336,63 +234,23 @@ def azure_rate(size: str, region: str) -> tuple[EvictionRate, VmPrice | None]:
 def prices_of(
     args: argparse.Namespace, size: str, azure_price: VmPrice | None
 ) -> Mapping[Tier, VmPrice]:
+    """From the options, Azure, --prices and the shipped table: the first that has a price wins."""
     from arc_toolkit.cost import prices
-    from arc_toolkit.cost.prices import Tier, VmPrice
     from arc_toolkit.file_io import read_text
 
-    own = (
-        prices.read_prices(read_text(Path(args.prices)).splitlines(), args.prices)
-        if args.prices
-        else {}
-    )
-    known = prices.prices_of(size, args.region, [own, prices.shipped_prices()])
+    tables = [prices.shipped_prices()]
+    if args.prices:
+        lines = read_text(Path(args.prices)).splitlines()
+        tables.insert(0, prices.read_prices(lines, args.prices))
+    result = prices.prices_of(size, args.region, tables)
     if azure_price:
-        known[Tier.SPOT] = azure_price
-        prices.check_currency(size, known)
-    dedicated = known.get(Tier.DEDICATED)
-    for tier, option in (
-        (Tier.SPOT, args.spot_price),
-        (Tier.LOW_PRIORITY, args.low_priority_price),
+        result[prices.Tier.SPOT] = azure_price
+        prices.check_currency(size, result)
+    dedicated = result.get(prices.Tier.DEDICATED)
+    for tier, text in (
+        (prices.Tier.SPOT, args.spot_price),
+        (prices.Tier.LOW_PRIORITY, args.low_priority_price),
     ):
-        if option is None:
-            continue
-        name = f"--{tier.value}-price"
-        if option.endswith("%"):
-            if dedicated is None:
-                raise ArcError(
-                    f"{name} {option}: the dedicated price is unknown: use --prices FILE or an amount"
-                )
-            amount = share(name, option) * dedicated.amount
-        else:
-            try:
-                amount = float(option)
-            except ValueError:
-                raise ArcError(
-                    f"{name} {option}: use a price per hour such as 0.45, or a share such as 20%"
-                ) from None
-        if not 0 < amount < prices.HIGHEST_PRICE:
-            raise ArcError(
-                f"{name} {option}: a price is more than 0 and less than {prices.HIGHEST_PRICE:,}"
-            )
-        known[tier] = VmPrice(amount, dedicated.currency if dedicated else "USD", None, name)
-    return known
-
-
-def seconds(option: str, text: str) -> float:
-    from arc_toolkit.durations import parse_seconds
-
-    try:
-        return parse_seconds(text)
-    except ValueError as error:
-        raise ArcError(f"{option}: {error}") from None
-
-
-def share(option: str, text: str) -> float:
-    """`90%` as 0.9."""
-    try:
-        value = float(text.removesuffix("%")) / 100
-    except ValueError:
-        value = -1.0
-    if not text.endswith("%") or not 0 <= value <= 1:
-        raise ArcError(f"{option} {text}: use a share from 0% to 100%")
-    return value
+        if text is not None:
+            result[tier] = prices.parse_price_option(f"--{tier.value}-price", text, dedicated)
+    return result

@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from arc_toolkit.cli.console import Console
+from arc_toolkit.cli.option_table import CLUSTER, OUTPUT, add_options
 from arc_toolkit.errors import FOUND, OK, ArcError
 from arc_toolkit.output.safe import show_source
 
@@ -18,10 +19,9 @@ if TYPE_CHECKING:
     from arc_toolkit.diagnosis.sources.inventory import Inventory
     from arc_toolkit.diagnosis.sources.ray_workers import RayWorkers
 
-FORMATS = ("table", "json", "csv", "markdown", "html")
 FAIL_ON = ("failed", "retried", "bad-node", "suspect-node")
 
-EXAMPLE = """\
+EPILOG = """\
 examples:
   az ml job download --name brave_cat --all --download-path logs/brave_cat
   arc-toolkit diagnose logs/
@@ -30,97 +30,37 @@ examples:
 """
 
 
+OPTIONS = f"""
+  sources SOURCE *      folder, zip, log, glob, - (standard input), az://CONTAINER/PREFIX,
+                        azureml:JOB, saved kubectl JSON, or tables of Container Insights
+objects of the cluster, saved with `kubectl get ... -A -o json`:
+  --pods FILE ...       saved pods; - reads standard input
+  --nodes FILE ...      saved nodes; - reads standard input
+  --events FILE ...     saved events; - reads standard input
+other sources:
+  --metrics SOURCE ...  CSV or JSON of metrics, or mlflow:URI#RUN_ID: find restarts in them
+  --workspace NAME      AzureML workspace, for azureml:JOB
+  --resource-group NAME     its resource group
+  --subscription ID     its subscription
+output:
+  --job NAME            one job in detail, by name or run id
+  --format {{table,json,csv,markdown,html}} [table]    output format
+  --fail-on {{{",".join(FAIL_ON)}}} ...    exit with 1 if there is any; repeat for more
+{OUTPUT}reading:
+  --jobs N >=1          number of processes (default: chosen by the number of logs)
+  --ray ADDRESS         read the logs on the workers of this Ray cluster: ray://HEAD:10001,
+                        HOST:6379 or auto
+a live cluster:
+  --cluster             read pods, nodes and events from the cluster
+  --watch               with --cluster and --history: record until interrupted
+  --history FILE        SQLite file of recorded evidence; clusters keep events for an hour
+  --retention DAYS [30]    with --watch: how long to keep records
+"""
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = EXAMPLE
-    parser.add_argument(
-        "sources",
-        nargs="*",
-        metavar="SOURCE",
-        help="folder, zip, log, glob, - (standard input), az://CONTAINER/PREFIX, azureml:JOB, saved kubectl JSON, "
-        "or tables of Container Insights",
-    )
-    saved = parser.add_argument_group(
-        "objects of the cluster (saved with `kubectl get ... -A -o json`)"
-    )
-    for what in ("pods", "nodes", "events"):
-        saved.add_argument(
-            f"--{what}",
-            metavar="FILE",
-            action="append",
-            default=[],
-            help=f"saved {what}; - reads stdin",
-        )
-    live = parser.add_argument_group("a live cluster")
-    live.add_argument(
-        "--cluster", action="store_true", help="read pods, nodes and events from the cluster"
-    )
-    live.add_argument(
-        "--context", metavar="NAME", help="context of the kubeconfig (default: the current one)"
-    )
-    live.add_argument(
-        "--kubeconfig",
-        metavar="FILE",
-        help="kubeconfig to use (default: $KUBECONFIG or ~/.kube/config)",
-    )
-    live.add_argument("--as", dest="as_user", metavar="USER", help="impersonate this user")
-    live.add_argument(
-        "--watch",
-        action="store_true",
-        help="with --cluster and --history: record until interrupted",
-    )
-    live.add_argument(
-        "--history",
-        metavar="FILE",
-        help="SQLite file of recorded evidence; clusters keep events for an hour",
-    )
-    live.add_argument(
-        "--retention",
-        metavar="DAYS",
-        type=_days,
-        default=30.0,
-        help="with --watch: keep records this long (default: 30)",
-    )
-    more = parser.add_argument_group("other sources")
-    more.add_argument(
-        "--metrics",
-        metavar="SOURCE",
-        action="append",
-        default=[],
-        help="CSV or JSON of metrics, or mlflow:URI#RUN_ID: find restarts in them",
-    )
-    more.add_argument("--workspace", metavar="NAME", help="AzureML workspace, for azureml:JOB")
-    more.add_argument("--resource-group", metavar="NAME", help="its resource group")
-    more.add_argument("--subscription", metavar="ID", help="its subscription")
-    out = parser.add_argument_group("output")
-    out.add_argument("--job", metavar="NAME", help="one job in detail, by name or run id")
-    out.add_argument("--format", choices=FORMATS, default="table", help="default: table")
-    out.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        default="-",
-        help="write to this file instead of standard output",
-    )
-    out.add_argument(
-        "--fail-on",
-        metavar="WHAT",
-        action="append",
-        default=[],
-        choices=FAIL_ON,
-        help=f"exit with 1 if there is any: {', '.join(FAIL_ON)}; can be repeated",
-    )
-    out.add_argument(
-        "--jobs",
-        metavar="N",
-        type=_count,
-        default=0,
-        help="number of processes for reading (default: chosen by the number of logs)",
-    )
-    out.add_argument(
-        "--ray",
-        metavar="ADDRESS",
-        help="read the logs on the workers of this Ray cluster: ray://HEAD:10001, HOST:6379 or auto",
-    )
+    parser.epilog = EPILOG
+    add_options(parser, OPTIONS + CLUSTER, retention={"type": _days})
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
@@ -148,7 +88,9 @@ def run(args: argparse.Namespace, console: Console) -> int:
     report.stats.seconds = time.perf_counter() - begin
     if args.job:
         report = reports.only_job(report, args.job)
-    _emit(_render(report, args, console), args, console)
+    # A name from JSON may contain a lone surrogate, which cannot be encoded.
+    text = _render(report, args, console).encode("utf-8", "replace").decode("utf-8")
+    console.write(args.output, text + "\n")
     console.note(summary(report))
     fails = any(reports.CONDITIONS[name](report) for name in args.fail_on)
     return FOUND if fails else OK
@@ -195,7 +137,7 @@ def _inventory(args: argparse.Namespace, console: Console) -> Inventory:
         if source.startswith(("az://", "abfs://", "abfss://")):
             from arc_toolkit.diagnosis.sources import blob
 
-            inventories.add_remote(blob.list_logs(source, args.jobs), inventory)
+            inventories.add_remote(blob.list_logs(source, (args.jobs or 0)), inventory)
         elif source.startswith("azureml:"):
             from arc_toolkit.diagnosis.sources import azureml_jobs
 
@@ -216,7 +158,7 @@ def _report(args: argparse.Namespace, console: Console, inventory: Inventory) ->
 
     workers = _workers(args, console, inventory)
     try:
-        scans = collect.read_logs(inventory, args.jobs, console.progress, workers)
+        scans = collect.read_logs(inventory, (args.jobs or 0), console.progress, workers)
     finally:
         if workers is not None:
             workers.close()
@@ -231,7 +173,9 @@ def _report(args: argparse.Namespace, console: Console, inventory: Inventory) ->
     prs_evidence, stats.prs_files = collect.read_prs(inventory)
     facts = _facts(args, console, inventory)
     has_pods = any(part.pods for part in facts)
-    prs_evidence += collect.read_side_logs(inventory, args.jobs, scans, stats, alone=not has_pods)
+    prs_evidence += collect.read_side_logs(
+        inventory, (args.jobs or 0), scans, stats, alone=not has_pods
+    )
     restarts = _restarts(args, stats)
     # To find nothing in what was read is a result.
     if not (scans or stats.prs_files or facts or args.metrics):
@@ -282,9 +226,9 @@ def _facts(args: argparse.Namespace, console: Console, inventory: Inventory) -> 
 
 
 def _connect(args: argparse.Namespace, console: Console) -> Client:
-    from arc_toolkit.cli import live
+    from arc_toolkit.cli import cluster_options
 
-    return live.connect(args, console)
+    return cluster_options.connect(args, console)
 
 
 def recovery(error: Exception) -> Recovery:
@@ -343,31 +287,6 @@ def _render(report: DiagnosisReport, args: argparse.Namespace, console: Console)
         "markdown": report_markdown.to_markdown,
     }
     return writers[args.format](report)
-
-
-def _emit(text: str, args: argparse.Namespace, console: Console) -> None:
-    # A name from JSON may contain a lone surrogate, which cannot be encoded.
-    text = text.encode("utf-8", "replace").decode("utf-8")
-    console.clear_progress()
-    if args.output == "-":
-        console.out(text)
-        return
-    from pathlib import Path
-
-    from arc_toolkit.file_io import write_atomic
-
-    write_atomic(Path(args.output), text + "\n")
-    console.note(f"wrote {args.output}")
-
-
-def _count(text: str) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        value = 0
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of processes (1 or more)")
-    return value
 
 
 def _days(text: str) -> float:

@@ -10,7 +10,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from arc_toolkit.cli.console import Console
-from arc_toolkit.cli.main import REPEATED
+from arc_toolkit.cli.option_table import add_options
+from arc_toolkit.cli.run_command import metadata_address
 from arc_toolkit.errors import OK, ArcError
 
 if TYPE_CHECKING:
@@ -28,93 +29,48 @@ exit codes: that of the script; 143 stopped after a save; 2 it cannot be started
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)  # also of folders
 
 
+OPTIONS = """
+  arguments ARGS *          arguments of the script, after --
+  -f, --file FILE           the script, run as __main__ in every worker
+  -u, --uri ray://HEAD:10001    the Ray cluster (default: a Ray on this machine)
+  -m, --max-cluster-size N  maximum number of workers
+  --min N [1]               minimum number of workers
+  --cpus NUMBER [1]         CPUs per worker
+  --gpus NUMBER [0]         GPUs per worker
+  -d, --working-dir DIR     folder to copy to every node; FILE may be relative to it
+                            (default: the folder of the script)
+  --env K=V ...             environment variable for the script; repeat for more
+  --name NAME               name of the run (default: generated)
+  --attach NAME             show a run that is in progress
+  --stop NAME               end a run after a save, and wait for that
+  --format {text,json} [text]    format of events
+checkpoints:
+  --checkpoints DIR|URL     storage that every node can reach (default: copies on the head and
+                            another node; without -u ./checkpoints/NAME)
+  --checkpoint-timeout TIME [120]
+                            how long to wait for a checkpoint before resizing; then the previous
+                            one is used
+changes:
+  --cluster-rescale-timeout TIME [60]
+                            how long to wait for more nodes before continuing with those available
+  --max-failures N [3] >=0  errors of the script after which the run ends; evictions do not count
+  --efficiency SHARE [0.5]  grow only while a worker keeps this share of its throughput; 0: always
+eviction notices:
+  --cloud {auto,azure,aws,gcp,none} [auto]    whose metadata service the nodes ask
+  --metadata URL            address of the metadata service
+  --notice-dir DIR          folder to watch: a file named after a Ray node ID is an eviction
+                            notice for it
+"""
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
-    parser.add_argument(
-        "arguments", nargs="*", metavar="ARGS", help="the script's own arguments, after --"
-    )
-    parser.add_argument(
-        "-f", "--file", metavar="FILE", help="the script, run as __main__ in every worker"
-    )
-    parser.add_argument(
-        "-u",
-        "--uri",
-        metavar="ray://HEAD:10001",
-        help="the Ray cluster (default: a Ray on this machine)",
-    )
-    parser.add_argument("-m", "--max-cluster-size", type=int, metavar="N", help="most workers")
-    parser.add_argument(
-        "--min", type=int, default=1, metavar="N", help="least workers (default: 1)"
-    )
-    parser.add_argument(
-        "--cpus", type=float, default=1, metavar="N", help="per worker (default: 1)"
-    )
-    parser.add_argument(
-        "--gpus", type=float, default=0, metavar="N", help="per worker (default: 0)"
-    )
-    parser.add_argument(
-        "-d",
-        "--working-dir",
-        metavar="DIR",
-        help="sent to every node; FILE may be relative to it (default: the folder of the script)",
-    )
-    parser.add_argument(
-        "--env", **REPEATED, metavar="K=V", help="a variable for the script; repeat for more"
-    )
-    parser.add_argument(
-        "--name", metavar="NAME", help="of the run, for --attach and --stop (default: made up)"
-    )
-    existing = parser.add_mutually_exclusive_group()
-    existing.add_argument("--attach", metavar="NAME", help="look at a run that is going on")
-    existing.add_argument(
-        "--stop", metavar="NAME", help="end a run after a save, and wait for that"
-    )
-    saves = parser.add_argument_group("checkpoints")
-    saves.add_argument(
-        "--checkpoints",
-        metavar="DIR|URL",
-        help="reached by every node (default: copied to the head and to another node; here ./checkpoints/NAME)",
-    )
-    saves.add_argument(
-        "--checkpoint-timeout",
-        default="120",
-        metavar="TIME",
-        help="for the save before a change of workers; then the one before is used (default: 120)",
-    )
-    changes = parser.add_argument_group("changes")
-    changes.add_argument(
-        "--cluster-rescale-timeout",
-        default="60",
-        metavar="TIME",
-        help="for more nodes; then it goes on with those that are there (default: 60)",
-    )
-    changes.add_argument(
-        "--max-failures",
-        type=int,
-        default=3,
-        metavar="N",
-        help="errors of the script after which the run ends; evictions do not count (default: 3)",
-    )
-    changes.add_argument(
-        "--efficiency",
-        type=float,
-        default=0.5,
-        metavar="SHARE",
-        help="grow only while a worker keeps this share of its throughput; 0: use all (default: 0.5)",
-    )
-    where = parser.add_argument_group("where eviction notices come from")
-    where.add_argument(
-        "--cloud",
-        choices=["auto", "azure", "aws", "gcp", "none"],
-        default="auto",
-        help="whose metadata service the nodes ask (default: auto)",
-    )
-    where.add_argument("--metadata", metavar="URL", help="the address of the metadata service")
-    where.add_argument(
-        "--notice-dir", metavar="DIR", help="a file here with the ID of a Ray node is its notice"
-    )
-    parser.add_argument(
-        "--format", choices=["text", "json"], default="text", help="of events (default: text)"
+    add_options(
+        parser,
+        OPTIONS,
+        exclusive=("--attach", "--stop"),
+        efficiency={"type": float},
+        metadata={"type": metadata_address},
     )
 
 
@@ -158,8 +114,6 @@ def _again(name: str) -> str:
 
 
 def _config(args: argparse.Namespace) -> tuple[RunConfig, str]:
-    from arc_toolkit.cli.run_command import check_metadata
-    from arc_toolkit.durations import parse_seconds
     from arc_toolkit.elastic.run_config import RunConfig
     from arc_toolkit.elastic.script_imports import imported_modules
     from arc_toolkit.file_io import read_text
@@ -172,8 +126,6 @@ def _config(args: argparse.Namespace) -> tuple[RunConfig, str]:
         raise ArcError("a worker needs --cpus or --gpus above 0")
     if args.gpus > 1 and args.gpus % 1:
         raise ArcError(f"--gpus {args.gpus:g}: use a whole number, or a part of one GPU")
-    if args.max_failures < 0:
-        raise ArcError(f"--max-failures {args.max_failures}: use 0 or more")
     if not 0 <= args.efficiency <= 1:
         raise ArcError(f"--efficiency {args.efficiency:g}: use a share from 0 to 1")
     if args.name and not _NAME.fullmatch(args.name):
@@ -192,17 +144,10 @@ def _config(args: argparse.Namespace) -> tuple[RunConfig, str]:
         raise ArcError(
             f"{args.file} is not in the working folder {working_dir}: set -d to a folder above it"
         )
-    times = {}
-    for option in ("checkpoint_timeout", "cluster_rescale_timeout"):
-        try:
-            times[option] = parse_seconds(getattr(args, option))
-        except ValueError as error:
-            raise ArcError(f"--{option.replace('_', '-')} {error}") from None
     environment = dict(pair.partition("=")[::2] for pair in args.env)
     for pair in args.env:
         if pair.find("=") < 1:
             raise ArcError(f"--env {pair}: write NAME=VALUE")
-    check_metadata(args.metadata)
     name = args.name or f"run-{time.strftime('%m%d-%H%M%S')}"
     checkpoints = args.checkpoints or ""
     # In a cluster without shared storage checkpoints are copied between the nodes.
@@ -225,8 +170,8 @@ def _config(args: argparse.Namespace) -> tuple[RunConfig, str]:
         least=args.min,
         checkpoints=checkpoints,
         environment=environment,
-        checkpoint_timeout=times["checkpoint_timeout"],
-        rescale_timeout=times["cluster_rescale_timeout"],
+        checkpoint_timeout=args.checkpoint_timeout,
+        rescale_timeout=args.cluster_rescale_timeout,
         max_failures=args.max_failures,
         cloud=args.cloud,
         metadata=args.metadata,

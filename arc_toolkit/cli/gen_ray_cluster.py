@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from arc_toolkit.cli.console import Console
-from arc_toolkit.cli.main import REPEATED
+from arc_toolkit.cli.option_table import OUTPUT, add_options
 from arc_toolkit.errors import OK, ArcError
 
 if TYPE_CHECKING:
@@ -25,109 +25,53 @@ then: ray up ray.yaml; ray attach ray.yaml -p 10001; arc-toolkit elastic -f trai
 RAY = "2.60.0"  # if none is installed here
 
 
+OPTIONS = f"""
+  --cloud {{azure,aws,gcp,kubernetes}} required    where the cluster runs
+  --name NAME required  name of the cluster
+  --max N required      maximum number of workers
+  --min N [0]           minimum number of workers
+  --idle MINUTES [5]    how long a worker without work stays
+VMs (azure, aws, gcp):
+  --size NAME []        VM size, instance type or machine type of the workers
+  --head-size NAME []   the same for the head (default: 4 vCPUs)
+  --region NAME []      such as westeurope or us-east-1
+  --zone NAMES []       zones, separated by commas (gcp: needed)
+  --resource-group NAME []      azure: resource group (default: the name of the cluster and -rg)
+  --project ID []       gcp: project (needed)
+  --disk GIB            disk of a VM (default: 128)
+  --data-disk GIB       aws, gcp: another disk, at /data of a worker
+  --vm-image IMAGE []   image of the VMs: an Ubuntu with cloud-init
+resources of a worker (kubernetes, gcp, aws):
+  --cpus N              number of CPUs (not for aws)
+  --gpus N              number of GPUs; the image then has CUDA
+  --memory QUANTITY []  kubernetes: such as 32Gi
+  --nodes {{aks,aks-nap,eks,gke}}    kubernetes: whose labels and taints spot nodes have (default: aks)
+every node:
+  --share EXPORT []     mounted at /share, for checkpoints: SERVER:/PATH of an NFS server, or a
+                        PersistentVolumeClaim for kubernetes
+  --image IMAGE []      container image (default: rayproject/ray for --ray and --python)
+  --ray VERSION []      version of Ray (default: the one installed here, or {RAY})
+  --python VERSION []   version of Python (default: the one that runs this)
+  --arc-toolkit PIP [arc-toolkit[blob]]
+                        requirement that pip installs as arc-toolkit: a name, a URL or a local
+                        wheel; none: the image has it
+  --pip PACKAGE ...     another requirement for pip; repeat for more
+"""
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
-    parser.add_argument("--cloud", required=True, choices=["azure", "aws", "gcp", "kubernetes"])
-    parser.add_argument("--name", required=True, help="name of the cluster")
-    parser.add_argument("--max", type=int, required=True, metavar="N", help="most workers")
-    parser.add_argument(
-        "--min", type=int, default=0, metavar="N", help="least workers (default: 0)"
-    )
-    parser.add_argument(
-        "--idle",
-        type=int,
-        default=5,
-        metavar="MINUTES",
-        help="how long a worker without work stays (default: 5)",
-    )
-    vms = parser.add_argument_group("VMs: azure, aws, gcp")
-    vms.add_argument(
-        "--size", default="", metavar="NAME", help="of workers: VM size, instance or machine type"
-    )
-    vms.add_argument(
-        "--head-size", default="", metavar="NAME", help="of the head (default: 4 vCPUs)"
-    )
-    vms.add_argument("--region", default="", metavar="NAME", help="such as westeurope or us-east-1")
-    vms.add_argument("--zone", default="", metavar="NAMES", help="zones with commas (gcp: needed)")
-    vms.add_argument(
-        "--resource-group",
-        default="",
-        metavar="NAME",
-        help="azure (default: the name of the cluster and -rg)",
-    )
-    vms.add_argument("--project", default="", metavar="ID", help="gcp: needed")
-    vms.add_argument("--disk", type=int, metavar="GIB", help="the disk of a VM (default: 128)")
-    vms.add_argument(
-        "--data-disk", type=int, metavar="GIB", help="aws, gcp: one more at /data of a worker"
-    )
-    vms.add_argument(
-        "--vm-image", default="", metavar="IMAGE", help="of the VMs, an Ubuntu with cloud-init"
-    )
-    pods = parser.add_argument_group("what a worker has: kubernetes, gcp, aws")
-    pods.add_argument("--cpus", type=int, metavar="N", help="CPUs (not for aws)")
-    pods.add_argument("--gpus", type=int, metavar="N", help="GPUs; the image then has CUDA")
-    pods.add_argument("--memory", default="", metavar="QUANTITY", help="kubernetes: such as 32Gi")
-    pods.add_argument(
-        "--nodes",
-        choices=["aks", "aks-nap", "eks", "gke"],
-        help="kubernetes: what spot nodes look like (default: aks)",
-    )
-    every = parser.add_argument_group("every node")
-    every.add_argument(
-        "--share",
-        default="",
-        metavar="EXPORT",
-        help="at /share, for checkpoints: SERVER:/PATH of an NFS; kubernetes: a PersistentVolumeClaim",
-    )
-    every.add_argument(
-        "--image",
-        default="",
-        help="container image (default: rayproject/ray for --ray and --python)",
-    )
-    every.add_argument(
-        "--ray",
-        default="",
-        metavar="VERSION",
-        help=f"of Ray (default: the one installed here, or {RAY})",
-    )
-    every.add_argument(
-        "--python",
-        default="",
-        metavar="VERSION",
-        help="of Python (default: the one that runs this)",
-    )
-    every.add_argument(
-        "--arc-toolkit",
-        default="arc-toolkit[blob]",
-        metavar="PIP",
-        help="what pip installs as arc-toolkit: a name, a URL, a wheel here; none: it is in the image "
-        "(default: %(default)s)",
-    )
-    every.add_argument(
-        "--pip", **REPEATED, metavar="PACKAGE", help="what pip installs too; repeat for more"
-    )
-    parser.add_argument(
-        "-o", "--output", default="-", metavar="FILE", help="default: standard output"
-    )
+    add_options(parser, OPTIONS + OUTPUT)
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
-    from arc_toolkit.file_io import write_atomic
     from arc_toolkit.placement.ray_clusters import definition
 
     plan, wheels = _plan(args)
     resources = _resources(plan)
     text = definition(plan, resources, wheels)
-    if args.output == "-":
-        console.out(text, end="")
-    else:
-        write_atomic(Path(args.output), text)
-        then = (
-            f"kubectl apply -f {args.output}"
-            if plan.cloud == "kubernetes"
-            else f"ray up {args.output}"
-        )
-        console.note(f"wrote {args.output}; next: {then}")
+    command = "kubectl apply -f" if plan.cloud == "kubernetes" else "ray up"
+    console.write(args.output, text, f"; next: {command} {args.output}")
     if not plan.image:
         console.note(
             f"clients need Ray {plan.ray} and Python {plan.python} too, as the nodes have them"

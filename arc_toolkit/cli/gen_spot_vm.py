@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from arc_toolkit.cli.console import Console
+from arc_toolkit.cli.option_table import add_options
 from arc_toolkit.errors import OK
 
 EPILOG = """\
@@ -18,49 +19,26 @@ then: vm/spot-vm.sh create; vm/spot-vm.sh upload src/; vm/spot-vm.sh evict; vm/s
 """
 
 
+OPTIONS = """
+  --name NAME required  name of the VM
+  --size NAME required  VM size, such as Standard_D8s_v5
+  --region NAME required    Azure region, such as westeurope
+  --command TEXT []     shell command that trains
+  --container IMAGE []  run it in this container image, with Docker
+  --checkpoints DIR [/app/checkpoints]
+                        with --container: folder of the container to keep on the disk of the VM
+  --image IMAGE [Ubuntu2204]    image of the VM
+  --resource-group NAME []      a group for this VM alone (default: the name and -rg)
+  --eviction-policy {Deallocate,Delete} [Deallocate]
+                        what happens to the evicted VM; Delete deletes its disk too
+  --max-price DOLLARS [-1]      per hour; -1 is at most the on-demand price (default)
+  -o, --output DIR required     folder for the files
+"""
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
-    parser.add_argument("--name", required=True, help="name of the VM")
-    parser.add_argument(
-        "--size", required=True, metavar="NAME", help="VM size, such as Standard_D8s_v5"
-    )
-    parser.add_argument(
-        "--region", required=True, metavar="NAME", help="Azure region, such as westeurope"
-    )
-    parser.add_argument(
-        "--command", default="", metavar="TEXT", help="what trains, as a shell command"
-    )
-    parser.add_argument(
-        "--container", default="", metavar="IMAGE", help="run it in this container image, by Docker"
-    )
-    parser.add_argument(
-        "--checkpoints",
-        default="/app/checkpoints",
-        metavar="DIR",
-        help="with --container: the folder in it that is kept on the disk of the VM (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--image", default="Ubuntu2204", help="image of the VM (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--resource-group",
-        default="",
-        metavar="NAME",
-        help="a group for this VM alone (default: the name and -rg)",
-    )
-    parser.add_argument(
-        "--eviction-policy",
-        choices=["Deallocate", "Delete"],
-        default="Deallocate",
-        help="what happens to the evicted VM; Delete deletes its disk too (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--max-price",
-        default="-1",
-        metavar="DOLLARS",
-        help="per hour; -1 is at most the on-demand price (default)",
-    )
-    parser.add_argument("-o", "--output", required=True, metavar="DIR", help="folder for the files")
+    add_options(parser, OPTIONS)
 
 
 def run(args: argparse.Namespace, console: Console) -> int:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
     from types import ModuleType
-    from typing import Any
 
 # name -> (module below arc_toolkit.cli, what it does)
 COMMANDS = {
@@ -57,16 +56,29 @@ COMMANDS = {
         "checkpoints_command",
         "list, verify or prune checkpoints, or find the one to resume from",
     ),
-    "cost": ("cost", "say what spot saves for a job, how often to save, and what a deadline costs"),
+    "cost": (
+        "cost",
+        "estimate what spot saves for a job, how often to save, and what a deadline costs",
+    ),
     "diagnose": (
         "diagnose",
-        "say on which nodes a job ran, why it was retried, and which nodes are bad",
+        "show on which nodes a job ran, why it was retried, and which nodes are bad",
     ),
     "cluster": ("cluster", "look at a cluster and set it up for AzureML"),
     "completion": ("completion", "print a completion script for bash, zsh or fish"),
 }
 
-REPEATED: dict[str, Any] = {"action": "append", "default": []}  # an option that may be given again
+# As in cli/option_table.py.
+COMMON_OPTIONS = """
+messages:
+  -q, --quiet           print only the result
+  -v, --verbose         print more detail
+  --color {auto,always,never}    use colour (default: auto, which obeys NO_COLOR)
+configuration:
+  --config FILE         defaults for options (default: arc-toolkit.toml or pyproject.toml here or
+                        in a folder above; none: no file)
+  --show-config         print every option, its value and where it comes from
+"""
 
 OVERVIEW = f"""\
 arc-toolkit {__version__}: AzureML training on Kubernetes, without the guesswork.
@@ -102,20 +114,11 @@ def command_module(name: str) -> ModuleType:
 
 def command_parser(name: str) -> argparse.ArgumentParser:
     """The parser of one command, with the options that every command has."""
-    import argparse
-
-    class Parser(argparse.ArgumentParser):
-        def error(self, message: str) -> None:  # type: ignore[override]
-            # One sentence instead of a usage block; a caller that wants the block asks with --help.
-            raise ArcError(f"{message} (see `{self.prog} --help`)")
+    from arc_toolkit.cli.option_table import Parser
 
     summary = COMMANDS[name][1]
-    parser = Parser(
-        prog=f"arc-toolkit {name}",
-        description=summary[0].upper() + summary[1:] + ".",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    description = summary[0].upper() + summary[1:] + "."
+    parser = Parser(prog=f"arc-toolkit {name}", description=description)
     command_module(name).configure(parser)
     add_common_options(parser)
     return parser
@@ -123,42 +126,9 @@ def command_parser(name: str) -> argparse.ArgumentParser:
 
 def add_common_options(parser: argparse.ArgumentParser) -> None:
     """--quiet, --verbose and --color; also for the parsers of subcommands."""
-    import argparse
+    from arc_toolkit.cli.option_table import add_options
 
-    group = parser.add_argument_group("messages")
-    group.add_argument(
-        "-q",
-        "--quiet",
-        action="store_true",
-        default=argparse.SUPPRESS,
-        help="print the result only",
-    )
-    group.add_argument(
-        "-v",
-        "--verbose",
-        action="store_true",
-        default=argparse.SUPPRESS,
-        help="say more about what is done",
-    )
-    group.add_argument(
-        "--color",
-        choices=["auto", "always", "never"],
-        default=argparse.SUPPRESS,
-        help="colour (default: auto, which obeys NO_COLOR)",
-    )
-    defaults = parser.add_argument_group("configuration")
-    defaults.add_argument(
-        "--config",
-        metavar="FILE",
-        default=argparse.SUPPRESS,
-        help="defaults for options (default: arc-toolkit.toml or pyproject.toml here or above; none: no file)",
-    )
-    defaults.add_argument(
-        "--show-config",
-        action="store_true",
-        default=argparse.SUPPRESS,
-        help="print every option, its value and where it comes from",
-    )
+    add_options(parser, COMMON_OPTIONS, is_common=True)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -173,7 +143,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         say(f"arc-toolkit: {error}")
         return USAGE
     except KeyboardInterrupt:
-        say("arc-toolkit: interrupted; every file is whole, as it was or as it should be")
+        say("arc-toolkit: interrupted; no file was left partially written")
         return INTERRUPTED
     except BrokenPipeError:
         # The reader (`| head`) has what it wants: end as the shell's own tools do, 128 + SIGPIPE.

@@ -9,7 +9,6 @@ from typing import Any
 
 from arc_toolkit import inputs
 from arc_toolkit.cli.console import Console
-from arc_toolkit.cli.main import REPEATED
 from arc_toolkit.errors import ArcError
 from arc_toolkit.file_io import collector_paused
 from arc_toolkit.kube.quantities import QuantityError, bytes_requested, cpu_requested
@@ -39,81 +38,31 @@ _ABOUT_NODES = (
 )
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    which = parser.add_argument_group("which nodes")
-    which.add_argument(
-        "--sku",
-        action="append",
-        nargs="+",
-        metavar="NAME",
-        help="VM sizes by name or pattern (`Standard_D*s_v5`)",
-    )
-    which.add_argument(
-        "--nodes", metavar="FILE", help="saved `kubectl get nodes -o json` (- for standard input)"
-    )
-    which.add_argument(
-        "--group-by",
-        choices=["size", "pool"],
-        default="size",
-        help="nodes that share a type (size)",
-    )
-    which.add_argument(
-        "--tolerate",
-        **REPEATED,
-        metavar="KEY[=VALUE]",
-        help="a taint that your jobs tolerate (spot pools)",
-    )
-    which.add_argument(
-        "--architecture", default="amd64", choices=["amd64", "arm64"], help="of the nodes (amd64)"
-    )
-    rules = parser.add_argument_group(
-        "what a node keeps (nodes that can be asked always win over these)"
-    )
-    rules.add_argument(
-        "--kubernetes-version", metavar="X.Y", help=f"for --sku (default: {DEFAULT_VERSION})"
-    )
-    rules.add_argument(
-        "--max-pods", type=int, metavar="N", help="for --sku (default: that of the network plugin)"
-    )
-    rules.add_argument(
-        "--network-plugin",
-        choices=list(reservations.MAX_PODS),
-        default=DEFAULT_PLUGIN,
-        help=f"maxPods without --max-pods (default: {DEFAULT_PLUGIN}, 250)",
-    )
-    rules.add_argument(
-        "--os", choices=["linux", "windows"], default="linux", help="for --sku (linux)"
-    )
-    rules.add_argument(
-        "--capacity-memory",
-        metavar="QUANTITY",
-        help="status.capacity.memory of such a node, if known",
-    )
-    rules.add_argument("--kube-reserved-cpu", metavar="QUANTITY", help="instead of the rule")
-    rules.add_argument("--kube-reserved-memory", metavar="QUANTITY", help="instead of the rule")
-    rules.add_argument(
-        "--eviction-memory", metavar="QUANTITY", help="hard eviction threshold, instead of the rule"
-    )
-    pods = parser.add_argument_group("pods already running on the nodes")
-    pods.add_argument(
-        "--pods", metavar="FILE", help="saved `kubectl get pods -A -o json`: DaemonSets are counted"
-    )
-    pods.add_argument(
-        "--daemonsets",
-        action="append",
-        metavar="NAME|FILE",
-        help="profile or YAML file of name, cpu, memory; may be repeated; none for nothing "
-        f"(default without --pods: {' and '.join(DEFAULT_DAEMONSETS)})",
-    )
-    pods.add_argument(
-        "--extension-namespace",
-        default=occupants.EXTENSION_NAMESPACE,
-        metavar="NAME",
-        help="where the extension runs; its pod that holds the reservation counts once (%(default)s)",
-    )
-    pods.add_argument(
-        "--reserve", default=None, metavar="5%|QUANTITY", help="the extension's reservation (5%%)"
-    )
+OPTIONS = f"""
+which nodes:
+  --sku NAME ... +      VM sizes by name or pattern (`Standard_D*s_v5`)
+  --nodes FILE          saved `kubectl get nodes -o json`; - for standard input
+  --group-by {{size,pool}} [size]    nodes that share a type
+  --tolerate KEY[=VALUE] ...    a taint that your jobs tolerate (spot pools)
+  --architecture {{amd64,arm64}} [amd64]    architecture of the nodes
+reservations of a node (what a node reports wins over these):
+  --kubernetes-version X.Y      for --sku (default: {DEFAULT_VERSION})
+  --max-pods N          for --sku (default: depends on the network plugin)
+  --network-plugin {{{",".join(reservations.MAX_PODS)}}} [{DEFAULT_PLUGIN}]
+                        maxPods without --max-pods
+  --os {{linux,windows}} [linux]    for --sku
+  --capacity-memory QUANTITY    status.capacity.memory of such a node
+  --kube-reserved-cpu QUANTITY      instead of the rule
+  --kube-reserved-memory QUANTITY   instead of the rule
+  --eviction-memory QUANTITY    hard eviction threshold, instead of the rule
+pods already running on the nodes:
+  --pods FILE           saved `kubectl get pods -A -o json`: DaemonSets are counted
+  --daemonsets NAME|FILE ...    profile, or YAML file of name, cpu, memory; repeat for more; none for
+                        nothing (default without --pods: {" and ".join(DEFAULT_DAEMONSETS)})
+  --extension-namespace NAME [{occupants.EXTENSION_NAMESPACE}]
+                        namespace of the extension; its pod that holds the reservation counts once
+  --reserve 5%|QUANTITY         reservation of the extension (default: 5%)
+"""
 
 
 def assumptions_of(args: argparse.Namespace) -> Assumptions:

@@ -8,7 +8,7 @@ from dataclasses import fields
 from typing import Any
 
 from arc_toolkit.azureml.settings import SETTING_RULES, Settings
-from arc_toolkit.cli.main import REPEATED
+from arc_toolkit.cli.option_table import WRITE_OR_CHECK, add_options
 from arc_toolkit.cli.reporter import add_report_options, rule_names
 from arc_toolkit.errors import ArcError
 from arc_toolkit.inputs import load_all, yaml_files
@@ -16,142 +16,52 @@ from arc_toolkit.kube.instance_type_spec import InstanceTypeSpec, manifests_in
 from arc_toolkit.kube.labels import name_problem
 
 # Variables that mean something else to the shell, the loader or Python.
-_RESERVED = frozenset(
-    {
-        "PATH",
-        "HOME",
-        "USER",
-        "SHELL",
-        "PWD",
-        "IFS",
-        "TMPDIR",
-        "LANG",
-        "HOSTNAME",
-        "LD_LIBRARY_PATH",
-        "LD_PRELOAD",
-    }
-    | {"PYTHONPATH", "PYTHONHOME", "CONDA_PREFIX", "VIRTUAL_ENV", "CUDA_VISIBLE_DEVICES"}
+_RESERVED = re.compile(
+    "PATH|HOME|USER|SHELL|PWD|IFS|TMPDIR|LANG|HOSTNAME|LD_LIBRARY_PATH|LD_PRELOAD|PYTHONPATH|"
+    "PYTHONHOME|CONDA_PREFIX|VIRTUAL_ENV|CUDA_VISIBLE_DEVICES|(AMLARC|AZUREML)_.*"
 )
-ASSUMED_KINDS = ("command", "parallel")
-KIND_NAMES = ("command", "distributed", "parallel", "sweep", "automl")
+COMMON = """
+  paths PATH +              files, or folders of them (files that .gitignore excludes are skipped);
+                            - for standard input
+what is known about the cluster:
+  --instance-types DIR      InstanceType manifests: their cores and GPUs, and which names exist
+  --cores N >=1             cores of the instance type, if they are not known otherwise
+  --dataloader-workers N >=0    workers of the PyTorch DataLoader, for FAISS
+"""
+PATCH = f"""
+settings:
+  --instance-type NAME      instance type of jobs, steps, sweeps and components
+  --instance-count N >=1    instances (nodes) of each of them
+  --compute NAME            compute of jobs, and of steps that name one
+  --expose-parameters       make instance type and count inputs of the pipeline, bound in its steps
+  --step=steps NAME ...     only steps of this name; repeat for more
+  --kind=kinds {{command,distributed,parallel,sweep,automl}} ...
+                            only jobs, steps and components of this kind; repeat for more
+  --assume {{command,parallel}}
+                            kind to assume for a Python step whose component file is not available
+threads:
+  --threads {{auto,lightgbm,faiss,off}}
+                            set the threads of a framework; auto decides on evidence
+  --export=exports VARIABLE ...
+                            export this variable too, such as OPENBLAS_NUM_THREADS
+  --manual                  literal numbers instead of AMLARC_PRESTEP
+older generations:
+  --sweep-to-v2             write the v2 form of v1.5 SweepComponents beside them
+  --as=sweep_as {{step,job,python}}    form of the v2 sweep (default: step)
+  --prs-to-v2               write the v2 form of v1 ParallelRunSteps beside them
+{WRITE_OR_CHECK.lstrip()}  --unsafe-fixes            also apply fixes that may change how a job behaves
+"""
 
 
 def add_common(parser: argparse.ArgumentParser) -> None:
     """Paths, what is known about the cluster, the choice of rules, and the format."""
-    parser.add_argument(
-        "paths",
-        nargs="+",
-        metavar="PATH",
-        help="files, or folders of them (.gitignore is obeyed), - for standard input",
-    )
-    known = parser.add_argument_group("what is known about the cluster")
-    known.add_argument(
-        "--instance-types",
-        metavar="DIR",
-        help="InstanceType manifests: their cores and GPUs, and which names exist",
-    )
-    known.add_argument(
-        "--cores",
-        type=int,
-        metavar="N",
-        help="cores of the instance type, if they are not known otherwise",
-    )
-    known.add_argument(
-        "--dataloader-workers",
-        type=int,
-        metavar="N",
-        help="workers of the PyTorch DataLoader, for FAISS",
-    )
+    add_options(parser, COMMON)
     add_report_options(parser, "rule or setting")
 
 
 def add_patch(parser: argparse.ArgumentParser) -> None:
     """What `patch` sets, converts and writes."""
-    what = parser.add_argument_group("what to set")
-    what.add_argument(
-        "--instance-type",
-        metavar="NAME",
-        help="instance type of jobs, steps, sweeps and components",
-    )
-    what.add_argument(
-        "--instance-count", type=int, metavar="N", help="instances (nodes) of each of them"
-    )
-    what.add_argument(
-        "--compute", metavar="NAME", help="compute of jobs, and of steps that name one"
-    )
-    what.add_argument(
-        "--expose-parameters",
-        action="store_true",
-        help="instance type and count as inputs of the pipeline, bound in its steps",
-    )
-    what.add_argument(
-        "--step",
-        dest="steps",
-        **REPEATED,
-        metavar="NAME",
-        help="only steps of this name; repeat for more",
-    )
-    what.add_argument(
-        "--kind",
-        dest="kinds",
-        **REPEATED,
-        choices=KIND_NAMES,
-        metavar="KIND",
-        help=f"only jobs, steps and components of this kind ({', '.join(KIND_NAMES)}); repeat for more",
-    )
-    what.add_argument(
-        "--assume",
-        choices=ASSUMED_KINDS,
-        metavar="KIND",
-        help="what a step in Python is if its component is not here, such as one of a registry"
-        f" ({', '.join(ASSUMED_KINDS)})",
-    )
-    threads = parser.add_argument_group("threads")
-    threads.add_argument(
-        "--threads",
-        choices=["auto", "lightgbm", "faiss", "off"],
-        help="set the threads of a framework; auto decides on evidence",
-    )
-    threads.add_argument(
-        "--export",
-        dest="exports",
-        **REPEATED,
-        metavar="VARIABLE",
-        help="export this variable too, such as OPENBLAS_NUM_THREADS",
-    )
-    threads.add_argument(
-        "--manual", action="store_true", help="literal numbers instead of AMLARC_PRESTEP"
-    )
-    convert = parser.add_argument_group("older generations")
-    convert.add_argument(
-        "--sweep-to-v2",
-        action="store_true",
-        help="write the v2 form of v1.5 SweepComponents beside them",
-    )
-    convert.add_argument(
-        "--as",
-        dest="sweep_as",
-        choices=["step", "job", "python"],
-        help="form of the v2 sweep (default: step)",
-    )
-    convert.add_argument(
-        "--prs-to-v2",
-        action="store_true",
-        help="write the v2 form of v1 ParallelRunSteps beside them",
-    )
-    how = parser.add_argument_group("how")
-    mode = how.add_mutually_exclusive_group()
-    mode.add_argument(
-        "--write", action="store_true", help="write the files; the default shows a diff"
-    )
-    mode.add_argument(
-        "--check", action="store_true", help="write nothing, and exit 1 if something would change"
-    )
-    how.add_argument(
-        "--unsafe-fixes",
-        action="store_true",
-        help="also fixes after which a job may behave otherwise",
-    )
+    add_options(parser, PATCH, exclusive=("--write", "--check"))
 
 
 def settings_of(args: argparse.Namespace) -> Settings:
@@ -166,7 +76,6 @@ def settings_of(args: argparse.Namespace) -> Settings:
     settings = Settings(**{**asked, "instance_types": _types(args.instance_types)})
     for name in sorted(settings.only & settings.skip):
         raise ArcError(f"--only {name} and --skip {name} leave nothing to do: use one of them")
-    _check_numbers(settings)
     _check_names(settings)
     if settings.threads in (None, "off"):
         for option, value in (("--export", settings.exports), ("--manual", settings.manual)):
@@ -198,16 +107,6 @@ def settings_by_folder(args: argparse.Namespace) -> dict[str, Settings]:
     }
 
 
-def _check_numbers(settings: Settings) -> None:
-    for option, value, least in (
-        ("--cores", settings.cores, 1),
-        ("--instance-count", settings.instance_count, 1),
-        ("--dataloader-workers", settings.dataloader_workers, 0),
-    ):
-        if value is not None and value < least:
-            raise ArcError(f"{option} must be at least {least}, not {value}")
-
-
 def _check_names(settings: Settings) -> None:
     name = settings.instance_type
     if name is not None and (problem := name_problem(name)):
@@ -219,7 +118,7 @@ def _check_names(settings: Settings) -> None:
     for variable in settings.exports:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", variable):
             raise ArcError(f"--export takes the name of a variable, and `{variable}` cannot be one")
-        if variable in _RESERVED or variable.startswith(("AMLARC_", "AZUREML_")):
+        if _RESERVED.fullmatch(variable):
             raise ArcError(
                 f"--export {variable} would put the number of cores in place of what the job needs there"
             )

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from arc_toolkit.cli.console import Console
-from arc_toolkit.cli.main import REPEATED
+from arc_toolkit.cli.option_table import WRITE_OR_CHECK, add_options
 from arc_toolkit.cli.reporter import add_report_options, rule_names
 from arc_toolkit.errors import ArcError
 
@@ -25,65 +25,29 @@ exit codes: 0 done, 1 --check and something would change, 2 something could not 
 """
 
 
+OPTIONS = """
+  paths PATH +          manifests, Python code, notebooks, or folders of them (files that
+                        .gitignore excludes are skipped); - for standard input
+settings:
+  --spot {require,prefer,avoid}    only spot nodes; spot nodes if possible; never spot nodes
+  --grace TIME          terminationGracePeriodSeconds, such as 25s
+  --retries N >=0       restart after evictions, and N times after errors
+spot nodes:
+  --cloud {aks,aks-nap,eks,gke} [aks]    whose label and taint they have
+  --label KEY=VALUE     their label, instead of the cloud's
+  --taint KEY=VALUE:EFFECT    their taint, instead of the cloud's
+  --trainer {2.0,2.1,2.2,2.3}    release of Kubeflow Trainer, for a TrainJob whose fields do not show it
+which workloads:
+  --kind=kinds KIND ...     only this kind; repeat for more
+  --name=names NAME ...     only this object; repeat for more
+  --role=roles ROLE ...     only this role, such as worker, even if it is kept off spot nodes by
+                            default; repeat for more
+"""
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
-    parser.add_argument(
-        "paths",
-        nargs="+",
-        metavar="PATH",
-        help="manifests, Python code, notebooks, or folders of them (.gitignore is obeyed), - for standard input",
-    )
-    what = parser.add_argument_group("what to set")
-    what.add_argument(
-        "--spot",
-        choices=["require", "prefer", "avoid"],
-        help="spot nodes only; spot nodes or else others; never spot nodes",
-    )
-    what.add_argument("--grace", metavar="TIME", help="terminationGracePeriodSeconds, such as 25s")
-    what.add_argument(
-        "--retries",
-        type=int,
-        metavar="N",
-        help="start again after evictions, and N times after errors",
-    )
-    where = parser.add_argument_group("what spot nodes look like")
-    where.add_argument(
-        "--cloud",
-        choices=["aks", "aks-nap", "eks", "gke"],
-        default="aks",
-        help="their label and taint (default: aks)",
-    )
-    where.add_argument("--label", metavar="KEY=VALUE", help="their label, instead of the cloud's")
-    where.add_argument(
-        "--taint", metavar="KEY=VALUE:EFFECT", help="their taint, instead of the cloud's"
-    )
-    where.add_argument(
-        "--trainer",
-        choices=["2.0", "2.1", "2.2", "2.3"],
-        help="the release of Kubeflow Trainer, for a TrainJob whose fields do not show it",
-    )
-    which = parser.add_argument_group("which workloads")
-    which.add_argument(
-        "--kind", dest="kinds", **REPEATED, metavar="KIND", help="only this kind; repeat for more"
-    )
-    which.add_argument(
-        "--name", dest="names", **REPEATED, metavar="NAME", help="only this object; repeat for more"
-    )
-    which.add_argument(
-        "--role",
-        dest="roles",
-        **REPEATED,
-        metavar="ROLE",
-        help="only this role, such as worker; also one that is kept off spot nodes otherwise",
-    )
-    how = parser.add_argument_group("how")
-    mode = how.add_mutually_exclusive_group()
-    mode.add_argument(
-        "--write", action="store_true", help="write the files; the default shows a diff"
-    )
-    mode.add_argument(
-        "--check", action="store_true", help="write nothing, and exit 1 if something would change"
-    )
+    add_options(parser, OPTIONS + WRITE_OR_CHECK, exclusive=("--write", "--check"))
     add_report_options(parser, "setting")
 
 
@@ -112,12 +76,10 @@ def settings_of_place(args: argparse.Namespace) -> PlaceSettings:
         )
     if args.retries is not None and args.spot == "avoid":
         raise ArcError("--retries is for workloads on spot nodes: leave it out with --spot avoid")
-    if args.retries is not None and args.retries < 0:
-        raise ArcError(f"--retries must be at least 0, not {args.retries}")
     return PlaceSettings(
         spot=SpotPolicy(args.spot) if args.spot else None,
         capacity=_capacity(args),
-        grace=_seconds(args.grace),
+        grace=None if args.grace is None else int(args.grace),
         retries=args.retries,
         trainer=args.trainer,
         kinds=frozenset(kind.lower() for kind in args.kinds),
@@ -145,14 +107,3 @@ def _capacity(args: argparse.Namespace) -> SpotCapacity:
         row = Toleration.parse(args.taint)
         capacity = replace(capacity, taint=Taint(row.key, row.value or "", row.effect))
     return capacity
-
-
-def _seconds(text: str | None) -> int | None:
-    from arc_toolkit.durations import parse_seconds
-
-    if text is None:
-        return None
-    try:
-        return int(parse_seconds(text))
-    except ValueError as error:
-        raise ArcError(f"--grace {error}") from None

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from arc_toolkit.cli.console import Console
-from arc_toolkit.cli.main import REPEATED
+from arc_toolkit.cli.option_table import add_options
 from arc_toolkit.errors import ArcError
 
 if TYPE_CHECKING:
@@ -18,22 +18,17 @@ if TYPE_CHECKING:
     from arc_toolkit.output.run_report import ReportedFinding, RunReport
 
 
-FORMATS = ("text", "json", "sarif", "github")
-
-
-def add_report_options(parser: argparse.ArgumentParser, what: str = "rule") -> None:
+def add_report_options(parser: argparse.ArgumentParser, subject: str = "rule") -> None:
     """Which rules, in which format."""
-    chosen = parser.add_argument_group("which rules")
-    for option, help_text in (("--only", f"only this {what}"), ("--skip", f"not this {what}")):
-        chosen.add_argument(
-            option, **REPEATED, metavar="RULE", help=f"{help_text}; repeat for more"
-        )
-    parser.add_argument(
-        "--format", choices=FORMATS, default="text", help="of the result (default: text)"
-    )
-    parser.add_argument(
-        "--exit-zero", action="store_true", help="exit 0 also if something is found or would change"
-    )
+    table = f"""
+which rules:
+  --only RULE ...       only this {subject}; repeat for more
+  --skip RULE ...       not this {subject}; repeat for more
+report:
+  --format {{text,json,sarif,github}} [text]    output format
+  --exit-zero           exit 0 even if there are findings or changes
+"""
+    add_options(parser, table)
 
 
 def rule_names(option: str, names: Iterable[str], known: Collection[str]) -> frozenset[str]:

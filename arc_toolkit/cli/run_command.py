@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from arc_toolkit.cli.console import Console
-from arc_toolkit.cli.live import add_options
+from arc_toolkit.cli.option_table import CLUSTER, add_options
 from arc_toolkit.errors import ArcError
 from arc_toolkit.stderr import say
 
@@ -34,85 +34,47 @@ exit codes: that of the process, 128 + N if signal N ended it; 143 evicted, resu
 _BY_FILE = ("file", "env")
 
 
+OPTIONS = """
+  command COMMAND *     the process and its arguments, after --
+  --checkpoints DIR     checkpoint folder, watched to see when a save is complete
+  --max-restarts N [0] >=0      restarts after a crash; evictions do not count
+  --grace TIME [25s]    time between SIGTERM (or a notice without a deadline) and SIGKILL
+  --on-notice SIGNAL|file|env   how to notify the process: a signal such as SIGUSR1; file or env:
+                        no signal, only the file that $ARC_TOOLKIT_NOTICE names
+  --drain-node          run no process: on a notice cordon the node in $NODE_NAME and evict its
+                        pods (for a DaemonSet)
+where notices come from:
+  --cloud {auto,azure,aws,gcp,none} [auto]
+                        whose metadata service is asked; auto: by the firmware of the machine
+  --metadata URL        address of the metadata service, instead of the cloud's
+  --notice-file FILE    a file whose existence is a notice
+"""
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
-    parser.add_argument(
-        "command", nargs="*", metavar="COMMAND", help="the process and its arguments, after --"
-    )
-    parser.add_argument(
-        "--checkpoints",
-        metavar="DIR",
-        help="its checkpoints: says when a save is done, and which step it has",
-    )
-    parser.add_argument(
-        "--max-restarts",
-        type=int,
-        default=0,
-        metavar="N",
-        help="start again after a crash, at most N times; evictions do not count (default: 0)",
-    )
-    parser.add_argument(
-        "--grace",
-        default="25s",
-        metavar="TIME",
-        help="from SIGTERM, or a notice without a time, to the end (default: 25s)",
-    )
-    parser.add_argument(
-        "--on-notice",
-        metavar="SIGNAL|file|env",
-        help="how to notify the process: a signal such as SIGUSR1; file or env: no signal, only the file that "
-        "$ARC_TOOLKIT_NOTICE names",
-    )
-    where = parser.add_argument_group("where notices come from")
-    where.add_argument(
-        "--cloud",
-        choices=["auto", "azure", "aws", "gcp", "none"],
-        default="auto",
-        help="whose metadata service is asked (default: auto, by the firmware of the machine)",
-    )
-    where.add_argument(
-        "--metadata",
-        metavar="URL",
-        help="the address of the metadata service, instead of the cloud's",
-    )
-    where.add_argument("--notice-file", metavar="FILE", help="a file whose existence is a notice")
-    parser.add_argument(
-        "--drain-node",
-        action="store_true",
-        help="run no process: on a notice cordon the node in $NODE_NAME and evict its pods (for a DaemonSet)",
-    )
-    add_options(parser)
+    add_options(parser, OPTIONS + CLUSTER, metadata={"type": metadata_address})
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
-    from arc_toolkit.durations import parse_seconds
-
-    try:
-        grace = parse_seconds(args.grace)
-    except ValueError as error:
-        raise ArcError(f"--grace {error}") from None
-    if args.max_restarts < 0:
-        raise ArcError(f"--max-restarts {args.max_restarts}: use a number from 0 on")
-    check_metadata(args.metadata)
     if args.drain_node:
-        return _drain_node(args, console, grace)
+        return _drain_node(args, console)
     if not args.command:
         raise ArcError(
             "no COMMAND: write it after --, such as `arc-toolkit run -- python train.py`"
         )
-    return _supervise(args, console, grace)
+    return _supervise(args, console)
 
 
-def check_metadata(endpoint: str | None) -> None:
-    """Of --metadata, also if no cloud is found here."""
+def metadata_address(text: str) -> str:
+    """The value of --metadata; checked even if no cloud is found here."""
     from arc_toolkit.notices.metadata import host_of
 
-    if endpoint is None:
-        return
     try:
-        host_of(endpoint)
+        host_of(text)
     except ValueError as error:
-        raise ArcError(f"--metadata {error}") from None
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
 
 
 def _sources(args: argparse.Namespace, console: Console) -> list[NoticeSource]:
@@ -124,13 +86,13 @@ def _sources(args: argparse.Namespace, console: Console) -> list[NoticeSource]:
     if cloud not in (None, "none"):
         sources.append(cloud_source(cloud, args.metadata))
     elif args.cloud == "auto":
-        console.note("this machine is in no known cloud, so that only SIGTERM announces its end")
+        console.note("no known cloud detected: only SIGTERM is treated as an eviction notice")
     if args.notice_file:
         sources.append(NoticeFile(args.notice_file))
     return sources
 
 
-def _supervise(args: argparse.Namespace, console: Console, grace: float) -> int:
+def _supervise(args: argparse.Namespace, console: Console) -> int:
     import tempfile
 
     from arc_toolkit.notices.supervisor import Supervisor
@@ -142,7 +104,7 @@ def _supervise(args: argparse.Namespace, console: Console, grace: float) -> int:
             args.command,
             watcher=Watcher(_sources(args, console)),
             folder=folder,
-            grace=grace,
+            grace=args.grace,
             max_restarts=args.max_restarts,
             tell=tell,
             takes_part=args.on_notice in _BY_FILE,
@@ -152,9 +114,9 @@ def _supervise(args: argparse.Namespace, console: Console, grace: float) -> int:
         ).run()
 
 
-def _drain_node(args: argparse.Namespace, console: Console, grace: float) -> int:
+def _drain_node(args: argparse.Namespace, console: Console) -> int:
     """Until it is stopped: drain the node on a notice, and take the cordon back if the notice is withdrawn."""
-    from arc_toolkit.cli.live import connect
+    from arc_toolkit.cli.cluster_options import connect
     from arc_toolkit.cluster.drain import NodeDrain
     from arc_toolkit.notices.node_agent import NodeAgent
     from arc_toolkit.notices.watcher import Watcher
@@ -169,7 +131,7 @@ def _drain_node(args: argparse.Namespace, console: Console, grace: float) -> int
         raise ArcError("--drain-node: there is nothing to watch here; use --cloud")
     drain = NodeDrain(connect(args, console), node)
     drain.check()
-    return NodeAgent(drain, Watcher(sources), node=node, grace=grace).run()
+    return NodeAgent(drain, Watcher(sources), node=node, grace=args.grace).run()
 
 
 def _signal_number(word: str | None) -> int | None:

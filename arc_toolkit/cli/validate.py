@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from arc_toolkit.cli import node_options
 from arc_toolkit.cli.console import Console
+from arc_toolkit.cli.option_table import add_options
 from arc_toolkit.cli.reporter import Reporter, add_report_options, rule_names
 from arc_toolkit.errors import ArcError
 from arc_toolkit.file_io import read_text
@@ -25,13 +26,8 @@ examples:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
-    parser.add_argument(
-        "paths",
-        nargs="+",
-        metavar="PATH",
-        help="YAML files or folders of them, - for standard input",
-    )
-    node_options.add_options(parser)
+    add_options(parser, "  paths PATH +    YAML files or folders of them; - for standard input")
+    add_options(parser, node_options.OPTIONS)
     add_report_options(parser)
 
 

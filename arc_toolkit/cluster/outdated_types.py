@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from arc_toolkit.cluster.client import FIELD_MANAGER, Client, Conflict
-from arc_toolkit.cluster.live_types import ApplyResult, path_of
+from arc_toolkit.cluster.failures import Unreachable
+from arc_toolkit.cluster.live_types import ApplyResult, apply, path_of
+from arc_toolkit.errors import ArcError
 from arc_toolkit.kube.instance_type_spec import selector_of
 from arc_toolkit.kube.labels import matches, some_names
 from arc_toolkit.kube.nodes import Node, UnusableNode
@@ -68,6 +71,47 @@ def outdated(
         else:
             prune.append(item)
     return prune, keep
+
+
+def apply_and_prune(
+    client: Client,
+    manifests: Sequence[Object],
+    present: Mapping[str, Object],
+    old: Sequence[Object],
+    unchanged: Iterable[tuple[Object, str]] = (),
+    *,
+    force: bool = False,
+    dry_run: bool = False,
+) -> Iterator[ApplyResult]:
+    """Apply the manifests, delete the `old` types, and say why others are `unchanged`.
+
+    One result per type, as it happens. An error is raised after the results of all types: it names
+    the type that was sent last; those after it were not sent.
+    """
+    names = [item["metadata"]["name"] for item in [*manifests, *old]]
+    done = 0
+    failure: ArcError | None = None
+    try:
+        for result in chain(
+            apply(client, manifests, present, force=force, dry_run=dry_run),
+            prune(client, old, dry_run=dry_run),
+        ):
+            done += 1
+            yield result
+    except ArcError as error:
+        lost = isinstance(error, Unreachable)
+        yield ApplyResult(names[done], "unknown" if lost else "refused")
+        for name in names[done + 1 :]:
+            yield ApplyResult(name, "not sent")
+        state = f"{names[done]} {'may have been changed or not' if lost else 'was refused'}"
+        failure = ArcError(
+            f"{error}; {done} of {len(names)} types applied, {state}, the rest not sent: "
+            "run the command again"
+        )
+    for item, reason in unchanged:
+        yield ApplyResult(item["metadata"]["name"], "kept", reason)
+    if failure:
+        raise failure
 
 
 def prune(

@@ -131,6 +131,13 @@ def build_cost(
     report = CostReport(
         size, region, job, rate, rows, result, even, below, fallback, simulated if runs else None
     )
+    if rate.open_end:
+        report.warnings.append(f"{rate.text}: the band has no upper bound; its lower bound is used")
+    if rate.together > 1 and job.together == 1 and job.nodes > 1:
+        report.notes.append(
+            f"recorded evictions took {rate.together:.2g} nodes at once: if those are nodes of one "
+            f"job, use --together {min(rate.together, job.nodes):.2g}"
+        )
     if fallback:
         report.notes.append(
             f"time and price with a fallback come from {len(simulated.elapsed):,} simulated runs: there is no formula"

@@ -136,6 +136,39 @@ def old_prices(prices: Mapping[Tier, VmPrice], today: date) -> list[str]:
     return notes
 
 
+def unknown_prices(prices: Mapping[Tier, VmPrice], region: str) -> list[str]:
+    """A sentence about the tiers without a price, if there are any."""
+    tiers = [tier.value for tier in Tier if tier not in prices]
+    if not tiers:
+        return []
+    return [
+        f"no price is known for {' and '.join(tiers)} in {region}: "
+        f"run `python -m scripts.refresh_prices {region} -o prices.csv` "
+        "in a clone of arc-toolkit (no sign-in), and use --prices prices.csv"
+    ]
+
+
+def parse_price_option(option: str, text: str, dedicated: VmPrice | None) -> VmPrice:
+    """`0.45` per VM and hour, or `20%` of the dedicated price."""
+    number = text.removesuffix("%")
+    try:
+        amount = float(number)
+    except ValueError:
+        raise ArcError(
+            f"{option} {text}: use a price per hour such as 0.45, or a share such as 20%"
+        ) from None
+    if number != text:
+        if dedicated is None:
+            raise ArcError(
+                f"{option} {text}: the dedicated price is unknown: use --prices FILE or an amount"
+            )
+        if not 0 <= amount <= 100:
+            raise ArcError(f"{option} {text}: use a share from 0% to 100%")
+        amount *= dedicated.amount / 100
+    _check_range(amount, f"{option} {text}")
+    return VmPrice(amount, dedicated.currency if dedicated else "USD", None, option)
+
+
 def _tier(text: str | None, where: str) -> Tier:
     try:
         return Tier(
@@ -150,11 +183,13 @@ def _amount(text: str | None, where: str) -> float:
         amount = float(text or "")
     except ValueError:
         raise ArcError(f"{where}: price {text!r} is not a number") from None
-    if not 0 < amount < HIGHEST_PRICE:
-        raise ArcError(
-            f"{where}: price {text!r}: a price is more than 0 and less than {HIGHEST_PRICE:,}"
-        )
+    _check_range(amount, f"{where}: price {text!r}")
     return amount
+
+
+def _check_range(amount: float, where: str) -> None:
+    if not 0 < amount < HIGHEST_PRICE:
+        raise ArcError(f"{where}: a price is more than 0 and less than {HIGHEST_PRICE:,}")
 
 
 def _day(text: str | None, where: str) -> date | None:

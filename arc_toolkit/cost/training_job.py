@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 from arc_toolkit.checkpoints.interval import NOTICE_WORKS, best_interval, mean_seconds
+from arc_toolkit.checkpoints.pace import Pace
 from arc_toolkit.errors import ArcError
 
 SHORTEST_INTERVAL = 1.0
@@ -81,3 +82,25 @@ class TrainingJob:
 
     def at(self, rate: float) -> TrainingJob:
         return replace(self, rate=rate)
+
+
+def notice_notes(save: float, notice: float, works: float) -> list[str]:
+    """What to know about saves of `save` seconds that begin at a notice `notice` seconds ahead."""
+    if save > notice:
+        raise ArcError(
+            f"--save {save:g}s: a save takes longer than the notice of {notice:g} s: "
+            "use --no-notice, or save faster"
+        )
+    notes = [
+        f"assumed: {100 * works:g}% of the evictions are announced in time for a save "
+        "(--notice-works, --no-notice)"
+    ]
+    pace = Pace(math.inf)
+    pace.saved(0, save)
+    if not pace.fits(notice):
+        notes.insert(
+            0,
+            f"a save of {save:g} s does not fit into a notice of {notice:g} s with the margin "
+            "that the checkpoint library keeps: --no-notice shows the price without it",
+        )
+    return notes

@@ -17,7 +17,7 @@ from arc_toolkit.azure import session as azure_session
 from arc_toolkit.azure.fix_commands import FixCommand, TargetOptions
 from arc_toolkit.azure.preflight import Check
 from arc_toolkit.azure.session import NOT_SIGNED_IN, Session
-from arc_toolkit.cli import live
+from arc_toolkit.cli import cluster_options
 from arc_toolkit.cli.cluster_preflight import command_text
 from arc_toolkit.errors import ArcError
 from tests.azure.arm_server import SUBSCRIPTION, Arm
@@ -40,7 +40,7 @@ def _signed_in(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def _live(monkeypatch: pytest.MonkeyPatch) -> None:
     found = FakeCluster([node("cpu-0")], [], [instance_type("whole", "15500m", "58Gi")])
-    monkeypatch.setattr(live, "connect", lambda args, console: found)
+    monkeypatch.setattr(cluster_options, "connect", lambda args, console: found)
 
 
 def put(arm: Arm, item: dict[str, Any]) -> None:
@@ -334,7 +334,7 @@ def test_preflight_warns_where_kubeconfig_and_azure_mean_two_clusters(
 ) -> None:
     other = FakeCluster([], [], [])
     other.server = "https://other-2.hcp.westeurope.azmk8s.io:443"
-    monkeypatch.setattr(live, "connect", lambda args, console: other)
+    monkeypatch.setattr(cluster_options, "connect", lambda args, console: other)
     found = arc("cluster", "preflight", *SCOPE)
     assert (
         "warning: the kubeconfig points to other-2.hcp.westeurope.azmk8s.io, but the cluster gpu-aks"
@@ -398,7 +398,7 @@ def test_preflight_without_a_cluster_still_tells_the_azure_side(
     def nowhere(args: Any, console: Any) -> None:
         raise ArcError("no kubeconfig here")
 
-    monkeypatch.setattr(live, "connect", nowhere)
+    monkeypatch.setattr(cluster_options, "connect", nowhere)
     found = arc("cluster", "preflight", *SCOPE, "--workspace", "ml-ws")
     assert found.code == 1
     assert found.err == "5 ok, 1 not ok, 6 cannot tell\n"

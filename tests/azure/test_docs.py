@@ -15,7 +15,7 @@ import pytest
 
 from arc_toolkit.azure import session as azure_session
 from arc_toolkit.azure.session import Session
-from arc_toolkit.cli import live
+from arc_toolkit.cli import cluster_options
 from arc_toolkit.cli.cluster import Subparser
 from arc_toolkit.cli.main import command_parser
 from tests.azure.arm_server import Arm
@@ -37,7 +37,7 @@ def set_scene(scene: str, arm: Arm, monkeypatch: pytest.MonkeyPatch) -> None:
     spot = node("spot-0", taints=[("kubernetes.azure.com/scalesetpriority", "spot")])
     groups: dict[str, str] | None = {} if scene == "fresh" else None
     monkeypatch.setattr(
-        live,
+        cluster_options,
         "connect",
         lambda args, console: FakeCluster([system, node("cpu-0"), spot], [], [], groups),
     )

@@ -16,7 +16,6 @@ import pytest
 from arc_toolkit.azure import session as azure_session
 from arc_toolkit.azure.session import Session
 from arc_toolkit.azure.spot_pool import (
-    FIXED_OPTIONS,
     check_cluster,
     parse_price,
     pool_body,
@@ -101,10 +100,6 @@ SMALLEST = {
             "AKS sets label and taint",
         ),
         (("--zone", "4"), "1, 2 or 3"),
-        (("--mode", "System"), "neither a System pool nor the first pool"),
-        (("--max-surge", "33%"), "maxSurge"),
-        (("--os-type", "Windows"), "Linux nodes only"),
-        (("--priority", "Regular"), "this command adds spot pools"),
         (("--cluster-type", "connectedClusters"), "no node pools in Azure"),
     ],
 )
@@ -122,13 +117,6 @@ def test_a_name_that_aks_does_not_take_is_refused(arc: Arc, name: str) -> None:
     found = arc("cluster", "spot-pool", name, "--size", "D64s_v5", *SCOPE)
     assert found.code == 2
     assert "1 to 12 lower-case letters and digits" in found.err
-
-
-def test_options_that_az_has_may_be_given_with_the_value_that_a_spot_pool_has(arc: Arc) -> None:
-    words = [
-        word for name, (value, _) in FIXED_OPTIONS.items() if value for word in (f"--{name}", value)
-    ]
-    assert arc(*POOL, *words, "--format", "arm").code == 0
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def test_cost_uses_both(arc: Callable[..., Result]) -> None:
     )
     east = arc(*words, "--region", "eastus")
     assert json.loads(east.out)["eviction_rate"]["open_end"] is True
-    assert "has no upper end" in east.err
+    assert "has no upper bound" in east.err
 
 
 def test_not_signed_in_is_one_sentence(

@@ -314,8 +314,8 @@ def test_a_refused_file_has_no_fix_and_is_not_fixed(arc: Arc, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("--cores", "0"), "--cores must be at least 1, not 0"),
-        (("--instance-count", "0"), "--instance-count must be at least 1, not 0"),
+        (("--cores", "0"), "--cores: must be at least 1, not 0"),
+        (("--instance-count", "0"), "--instance-count: must be at least 1, not 0"),
         (("--instance-type", "Standard_NC6s_v3"), "standard-nc6s-v3 would be valid"),
         (("--compute", "a b"), "cannot be the name of a compute"),
         (("--export", "A B", "--threads", "auto"), "`A B` cannot be one"),

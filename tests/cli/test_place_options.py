@@ -14,7 +14,7 @@ from tests.support import Result
     ("options", "sentence"),
     [
         (["--spot", "avoid", "--retries", "3"], "--retries is for workloads on spot nodes"),
-        (["--spot", "require", "--retries", "-1"], "--retries must be at least 0"),
+        (["--spot", "require", "--retries", "-1"], "--retries: must be at least 0"),
         (["--spot", "require", "--grace", "soon"], "--grace"),
         (["--spot", "require", "--label", "a"], "--label a: write KEY=VALUE"),
         ([], "say what to set"),

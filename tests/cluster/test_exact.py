@@ -182,8 +182,7 @@ def test_a_connection_lost_in_the_middle_says_what_was_applied(
         result = sku(*shares, "--kubeconfig", config)
     assert result.code == 2
     assert (
-        "4 of 10 types were done, t-5 may have been changed or not, and the rest was not sent"
-        in result.err
+        "4 of 10 types applied, t-5 may have been changed or not, the rest not sent" in result.err
     )
     assert result.err.count("\n") == 1
     assert len(types(cluster)) == 4
@@ -241,7 +240,7 @@ def test_a_type_that_the_server_refuses_is_named_with_what_was_applied_before_it
         cluster.request("DELETE", f"{path}/no-t-2")
     assert result.code == 2
     assert result.out.splitlines() == ["t-1 created", "t-2 refused", "t-3 not sent"]
-    assert "1 of 3 types were done, t-2 was refused, and the rest was not sent" in result.err
+    assert "1 of 3 types applied, t-2 was refused, the rest not sent" in result.err
 
 
 # --- asking before deleting -------------------------------------------------------------------------------------

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from arc_toolkit.cli.cluster_nodes import make_rows, table_text
 from arc_toolkit.kube.instance_type_spec import InstanceTypeSpec
 from arc_toolkit.kube.nodes import parse_node, unusable
 from arc_toolkit.kube.quantities import GI, MI
 from arc_toolkit.sizing.fits import Candidate
+from arc_toolkit.sizing.node_table import make_rows, table_text
 from arc_toolkit.sizing.occupants import by_node
 from arc_toolkit.sizing.schedulable import Assumptions, Reserve, schedulable_of_node
 from tests.sizing.builders import node, pod

@@ -467,12 +467,12 @@ def test_as_pid_1_it_collects_orphans(start: Callable[..., Run], tmp_path: Path)
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--grace", "soon", "--", "true"], "--grace 'soon' is not a time"),
+        (["--grace", "soon", "--", "true"], "--grace: 'soon' is not a time"),
         (["--on-notice", "SIGWHAT", "--", "true"], "use the name of a signal"),
-        (["--max-restarts", "-1", "--", "true"], "use a number from 0 on"),
+        (["--max-restarts", "-1", "--", "true"], "--max-restarts: must be at least 0, not -1"),
         (
             ["--metadata", "nonsense", "--", "true"],
-            "--metadata nonsense: use http://HOST or http://HOST:PORT",
+            "--metadata: nonsense: use http://HOST or http://HOST:PORT",
         ),
         (
             ["--", "no-such-program-here"],

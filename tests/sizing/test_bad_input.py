@@ -253,5 +253,5 @@ def test_ctrl_c_ends_with_130_and_one_sentence(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=20)
     assert process.returncode == 130
-    assert err == "arc-toolkit: interrupted; every file is whole, as it was or as it should be\n"
+    assert err == "arc-toolkit: interrupted; no file was left partially written\n"
     assert not (tmp_path / "types").exists()
