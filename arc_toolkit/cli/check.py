@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from arc_toolkit.cli.console import Console
-from arc_toolkit.cli.patch_options import add_common
+from arc_toolkit.cli.patch import add_common
 from arc_toolkit.edit.files.discover import CODE_ENDINGS, ENDINGS
 from arc_toolkit.edit.files.edits import SkipCause
 from arc_toolkit.findings import FileResult
@@ -35,7 +35,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
 
     rules = {**all_rules(), **manifest_rules()}
     report = RunReport("check", args.format, rules, exit_zero=args.exit_zero)
-    reporter = Reporter(report, console, text=args.format == "text")
+    reporter = Reporter(report, console)
     for outcome in reporter.reported(run_over(args.paths, CheckedFiles(args), console.progress)):
         if outcome.result is not None:
             reporter.findings(report.file(outcome.result)[1])
@@ -50,7 +50,7 @@ class CheckedFiles:
 
     def __init__(self, args: argparse.Namespace) -> None:
         from arc_toolkit.azureml.azureml_files import AzureMLFiles
-        from arc_toolkit.cli.patch_options import settings_by_folder, settings_of
+        from arc_toolkit.cli.patch import settings_by_folder, settings_of
         from arc_toolkit.placement.place_files import CheckedManifests
         from arc_toolkit.placement.place_plan import PlaceSettings
 

@@ -11,10 +11,9 @@ from arc_toolkit.cli.console import Console
 from arc_toolkit.cli.option_table import CLUSTER, add_options
 from arc_toolkit.errors import FOUND, OK, ArcError
 from arc_toolkit.kube.quantities import MI
-from arc_toolkit.sizing.instance_types import MANAGED_BY, Choices, InstanceType, generate
+from arc_toolkit.sizing.instance_types import Choices, generate
 from arc_toolkit.sizing.node_selection import Selection
 from arc_toolkit.sizing.shares import Share, Size
-from arc_toolkit.sizing.type_formats import folder_files, spot_notes, type_notes, types_text
 from arc_toolkit.sizing.type_names import DEFAULT_TEMPLATE
 
 EPILOG = """\
@@ -57,6 +56,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
+    from arc_toolkit.sizing.type_formats import (
+        folder_files,
+        output_files,
+        spot_notes,
+        type_notes,
+        types_text,
+    )
+
     apply_types.check_options(args)
     namespace = spot_namespace(args)
     client = cluster_options.connect(args, console) if args.from_cluster or args.apply else None
@@ -102,9 +109,10 @@ def run(args: argparse.Namespace, console: Console) -> int:
     selection.notes += on_spot
     report(selection, refused, console)
     if args.check:
-        return check_folder(types, namespace, Path(args.check), console)
+        return check_folder(folder_files(types, namespace), Path(args.check), console)
     if args.output != "-":
-        write(types, namespace, selection, args.output, args.format, console)
+        files = output_files(types, namespace, selection, args.output, args.format)
+        write(files, len(types), args.output, console)
     if args.explain and args.format != "json":
         from arc_toolkit.sizing.waterfall import explain
 
@@ -144,73 +152,26 @@ def report(selection: Selection, refused: list[str], console: Console) -> None:
         console.warn(reason)
 
 
-def write(
-    types: list[InstanceType],
-    namespace: str,
-    selection: Selection,
-    output: str,
-    form: str,
-    console: Console,
-) -> None:
-    """To a folder (one file per type) or to one file; nothing is in place before all of it is written."""
+def write(files: dict[Path, str], count: int, output: str, console: Console) -> None:
+    """Nothing is in place before all of it is written."""
     from arc_toolkit.file_io import make_folder, write_all
+    from arc_toolkit.output.table import plural
 
-    if not output:
-        raise ArcError("-o: use a folder, a file or -")
-    target = Path(output)
-    if target.suffix in (".yaml", ".yml", ".json") and not target.is_dir():
-        form = "json" if target.suffix == ".json" and form == "yaml" else form
-        if form == "table" or (form == "json") != (target.suffix == ".json"):
-            raise ArcError(
-                f"-o {target}: a .json file gets --format json; a .yaml file yaml or list"
-            )
-        files = {target: types_text(types, namespace, selection, form)}
-    else:
-        if form != "yaml":
-            suffix = "json" if form == "json" else "yaml"
-            raise ArcError(f"--format {form} makes one file: give -o a name such as types.{suffix}")
-        make_folder(target)
-        files = {target / name: text for name, text in folder_files(types, namespace).items()}
-    write_all(files, lambda count: console.progress(f"wrote {count} of {len(files)} files"))
-    count = len(types)
-    console.note(f"wrote {count} instance type{'s' if count > 1 else ''} to {target}")
+    if Path(output) not in files:
+        make_folder(Path(output))
+    write_all(files, lambda done: console.progress(f"wrote {done} of {len(files)} files"))
+    console.note(f"wrote {plural(count, 'instance type')} to {Path(output)}")
 
 
-def check_folder(types: list[InstanceType], namespace: str, folder: Path, console: Console) -> int:
+def check_folder(files: dict[str, str], folder: Path, console: Console) -> int:
     """Compare a folder with what would be written now."""
-    import difflib
+    from arc_toolkit.sizing.type_formats import folder_diffs
 
-    from arc_toolkit.file_io import read_text
-
-    if not folder.is_dir():
-        raise ArcError(
-            f"--check {folder}: not a folder with one file per type, as -o FOLDER writes it"
-        )
-    expected = folder_files(types, namespace)
-    marks = [path for path in sorted(folder.glob("*.y*ml")) if path.is_file()]
-    present = {path.name: read_text(path) for path in marks if path.name in expected or _ours(path)}
-    differing = 0
-    for name in sorted(expected.keys() | present.keys()):
-        old, new = present.get(name), expected.get(name)
-        if old == new:
-            continue
-        differing += 1
-        diff = difflib.unified_diff(
-            (old or "").splitlines(keepends=True),
-            (new or "").splitlines(keepends=True),
-            str(folder / name) if old is not None else "/dev/null",
-            str(folder / name) if new is not None else "/dev/null",
-        )
-        console.out("".join(diff), end="")
-    if differing:
-        console.note(f"{differing} of {len(expected)} files differ from what would be written now")
+    diffs = folder_diffs(files, folder)
+    for diff in diffs:
+        console.out(diff, end="")
+    if diffs:
+        console.note(f"{len(diffs)} of {len(files)} files differ from what would be written now")
         return FOUND
-    console.note(f"{len(expected)} files are as they should be")
+    console.note(f"{len(files)} files are as they should be")
     return OK
-
-
-def _ours(path: Path) -> bool:
-    """Whether this tool made the file; others may lie in the folder too."""
-    from arc_toolkit.file_io import read_bytes
-
-    return f'{MANAGED_BY}: "arc-toolkit"'.encode() in read_bytes(path)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from arc_toolkit.cli.console import Console
 from arc_toolkit.cli.option_table import WRITE_OR_CHECK, add_options
-from arc_toolkit.cli.reporter import add_report_options, rule_names
+from arc_toolkit.cli.reporter import add_report_options, change_files, rule_names
 from arc_toolkit.errors import ArcError
 
 if TYPE_CHECKING:
@@ -52,17 +52,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
-    from arc_toolkit.cli.changed_files import ChangedFiles
-    from arc_toolkit.output.run_report import Mode, RunReport
     from arc_toolkit.placement.place_files import PlaceFiles
     from arc_toolkit.placement.place_plan import PLACE_SETTINGS
 
     engine = PlaceFiles(settings_of_place(args))
-    mode = Mode.WRITE if args.write else Mode.CHECK if args.check else Mode.DIFF
-    report = RunReport(
-        "place", args.format, {}, mode, exit_zero=args.exit_zero, settings=PLACE_SETTINGS
-    )
-    return ChangedFiles(report, console, mode, PLACE_SETTINGS, ()).run(args.paths, engine)
+    return change_files("place", args, console, engine, {}, PLACE_SETTINGS)
 
 
 def settings_of_place(args: argparse.Namespace) -> PlaceSettings:

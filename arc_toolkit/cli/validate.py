@@ -49,7 +49,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
         "validate", args.format, RULES, exit_zero=args.exit_zero, subject="instance type"
     )
     report.extra["types"] = count
-    reporter = Reporter(report, console, text=args.format == "text")
+    reporter = Reporter(report, console)
     for result, types in results:
         kept = [
             finding

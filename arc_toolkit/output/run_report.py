@@ -127,7 +127,7 @@ class RunReport:
         # it was done in another way than asked for.
         settings: Collection[str] = (),
     ) -> None:
-        self._command, self.form, self._rules, self._mode = command, form, rules, mode
+        self._command, self.form, self._rules, self.mode = command, form, rules, mode
         self._exit_zero, self._subject, self._settings = exit_zero, subject, settings
         self._counts: Counter[str | Status] = Counter()
         self._findings: list[ReportedFinding] = []
@@ -172,7 +172,7 @@ class RunReport:
             self._findings += rows
         if self.form == "json":
             entry: dict[str, Any] = {"path": result.path, "status": status.value}
-            if self._mode is not Mode.REPORT:
+            if self.mode is not Mode.REPORT:
                 entry |= {
                     "refused": result.refused,
                     "diff": diff(result, new_files)
@@ -184,13 +184,13 @@ class RunReport:
         return status, rows
 
     def _status(self, result: FileResult, new_files: NewFiles, writing_failed: bool) -> Status:
-        if self._mode is Mode.REPORT:
+        if self.mode is Mode.REPORT:
             return Status.CHECKED
         if writing_failed or (result.refused and not new_files):
             return Status.REFUSED
         if not (result.changed or new_files):
             return Status.UNCHANGED
-        return Status.CHANGED if self._mode is Mode.WRITE else Status.WOULD_CHANGE
+        return Status.CHANGED if self.mode is Mode.WRITE else Status.WOULD_CHANGE
 
     def _rows(self, result: FileResult, written: bool) -> list[ReportedFinding]:
         """The findings in the order of the text, at their places in the file as the run leaves it."""
@@ -228,8 +228,8 @@ class RunReport:
     def exit_code(self) -> int:
         if self._problems or self._counts[Status.REFUSED] or self._counts["not set"]:
             return USAGE
-        bad = self._counts["error"] + self._counts["warning"] if self._mode is Mode.REPORT else 0
-        if self._mode is Mode.CHECK:
+        bad = self._counts["error"] + self._counts["warning"] if self.mode is Mode.REPORT else 0
+        if self.mode is Mode.CHECK:
             bad = self._counts[Status.WOULD_CHANGE]
         return FOUND if bad and not self._exit_zero else OK
 
@@ -237,13 +237,13 @@ class RunReport:
     def summary(self) -> str:
         """`3 files would change, 2 skipped. Run again with --write to apply.`"""
         counts = self._counts
-        if self._mode is Mode.REPORT:
+        if self.mode is Mode.REPORT:
             severities = ", ".join(
                 plural(counts[name], name) for name in ("error", "warning", "note")
             )
             checked = plural(counts[Status.CHECKED], self._subject)
             return f"checked {checked}: {severities}, {counts['skipped']} skipped"
-        main = Status.CHANGED if self._mode is Mode.WRITE else Status.WOULD_CHANGE
+        main = Status.CHANGED if self.mode is Mode.WRITE else Status.WOULD_CHANGE
         others = [(status.value, counts[status]) for status in (Status.UNCHANGED, Status.REFUSED)]
         others.append(("skipped", counts["skipped"]))
         rest = "".join(f", {count} {name}" for name, count in others if count)

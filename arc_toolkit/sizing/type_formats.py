@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import difflib
+from pathlib import Path
+
+from arc_toolkit.errors import ArcError
+from arc_toolkit.file_io import read_bytes, read_text
 from arc_toolkit.kube.default_tolerations import annotate_command
 from arc_toolkit.kube.taints import SPOT_TAINT
 from arc_toolkit.output.jsonout import document
 from arc_toolkit.output.table import table
-from arc_toolkit.sizing.instance_types import InstanceType, documents, files, type_list
+from arc_toolkit.sizing.instance_types import MANAGED_BY, InstanceType, documents, type_list
+from arc_toolkit.sizing.instance_types import files as type_files
 from arc_toolkit.sizing.node_group import NodeGroup
 from arc_toolkit.sizing.node_selection import Selection
 from arc_toolkit.sizing.waterfall import type_json
@@ -73,4 +79,50 @@ def types_text(types: list[InstanceType], namespace: str, selection: Selection, 
 
 def folder_files(types: list[InstanceType], namespace: str) -> dict[str, str]:
     """File name -> text."""
-    return files(types) | ({"spot-namespace.yaml": namespace} if namespace else {})
+    return type_files(types) | ({"spot-namespace.yaml": namespace} if namespace else {})
+
+
+def output_files(
+    types: list[InstanceType], namespace: str, selection: Selection, output: str, form: str
+) -> dict[Path, str]:
+    """The files of `-o`: one per type in a folder, or one whose name ends in .yaml or .json."""
+    if not output:
+        raise ArcError("-o: use a folder, a file or -")
+    target = Path(output)
+    if target.suffix in (".yaml", ".yml", ".json") and not target.is_dir():
+        is_json = target.suffix == ".json"
+        form = "json" if is_json and form == "yaml" else form
+        if form == "table" or (form == "json") != is_json:
+            raise ArcError(
+                f"-o {target}: a .json file gets --format json; a .yaml file yaml or list"
+            )
+        return {target: types_text(types, namespace, selection, form)}
+    if form != "yaml":
+        suffix = "json" if form == "json" else "yaml"
+        raise ArcError(f"--format {form} makes one file: use -o types.{suffix}")
+    return {target / name: text for name, text in folder_files(types, namespace).items()}
+
+
+def folder_diffs(files: dict[str, str], folder: Path) -> list[str]:
+    """How the files of a folder that arc-toolkit made differ from these, one diff per file."""
+    if not folder.is_dir():
+        raise ArcError(
+            f"--check {folder}: not a folder with one file per type, as -o FOLDER writes it"
+        )
+    mark = f'{MANAGED_BY}: "arc-toolkit"'
+    present = {}
+    for path in sorted(folder.glob("*.y*ml")):
+        if path.is_file() and (path.name in files or mark.encode() in read_bytes(path)):
+            present[path.name] = read_text(path)
+    diffs = []
+    for name in sorted(files.keys() | present.keys()):
+        old, new = present.get(name), files.get(name)
+        if old != new:
+            diff = difflib.unified_diff(
+                (old or "").splitlines(keepends=True),
+                (new or "").splitlines(keepends=True),
+                str(folder / name) if old is not None else "/dev/null",
+                str(folder / name) if new is not None else "/dev/null",
+            )
+            diffs.append("".join(diff))
+    return diffs

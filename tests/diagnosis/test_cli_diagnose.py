@@ -249,7 +249,7 @@ def test_quiet_prints_the_result_only(arc: Arc, tree: Path) -> None:
         ),
         (["x", "--context", "c"], "they need --cluster"),
         (["-", "--pods", "-"], "standard input can be read only once"),
-        (["x", "--jobs", "0"], "is not a number of processes"),
+        (["x", "--jobs", "0"], "--jobs: must be at least 1, not 0"),
         (["x", "--retention", "ever"], "is not a number of days"),
     ],
 )

@@ -40,7 +40,7 @@ def script(tmp_path: Path) -> Path:
         (("-m", "2", "--cpus", "nan"), "a worker needs --cpus or --gpus above 0"),
         (("-m", "2", "--cpus", "inf"), "a worker needs --cpus or --gpus above 0"),
         (("-m", "2", "--gpus", "1.5"), "--gpus 1.5: use a whole number, or a part of one GPU"),
-        (("-m", "2", "--max-failures", "-1"), "--max-failures -1: use 0 or more"),
+        (("-m", "2", "--max-failures", "-1"), "--max-failures: must be at least 0, not -1"),
         (("-m", "2", "--efficiency", "nan"), "--efficiency nan: use a share from 0 to 1"),
         (("-m", "2", "--efficiency", "50"), "--efficiency 50: use a share from 0 to 1"),
         (("-m", "2", "--name", "../fig"), "--name '../fig': use letters"),
@@ -52,7 +52,7 @@ def script(tmp_path: Path) -> Path:
         ),
         (
             ("-m", "2", "--metadata", "nonsense"),
-            "--metadata nonsense: use http://HOST or http://HOST:PORT",
+            "--metadata: nonsense: use http://HOST or http://HOST:PORT",
         ),
         (("-m", "2", "-u", "ray://"), "-u ray://: use ray://HEAD:10001, HOST:6379 or auto"),
         (("-m", "2", "-u", "nonsense"), "-u nonsense: use ray://HEAD:10001, HOST:6379 or auto"),
