@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import fcntl
+import io
 import os
 import struct
 import subprocess
@@ -207,3 +209,41 @@ def test_a_progress_line_fits_into_one_line_of_the_terminal(
         console.progress("x" * 200)
         monkeypatch.undo()
         assert screen.read(1000) == b"\r\x1b[2K" + b"x" * shown
+
+
+@pytest.mark.parametrize("mode", [[], ["--write"], ["--check"]])
+def test_standard_output_may_take_only_text_as_in_jupyter(tmp_path: Path, mode: list[str]) -> None:
+    job = tmp_path / "job.yml"
+    job.write_text("command: python t.py\nenvironment: e\ncompute: azureml:aks\n")
+    words = ["patch", str(job), "--instance-type", "8cpu32g", *mode, "-q"]
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        code = cli.main(words)
+    assert code == (1 if mode == ["--check"] else 0)
+    expected = {"": "+  instance_type: 8cpu32g\n", "--write": "wrote", "--check": "would change"}
+    assert expected["".join(mode)] in out.getvalue()
+
+
+def test_standard_input_goes_to_a_standard_output_of_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "command: python t.py\nenvironment: e\ncompute: azureml:aks\n"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        code = cli.main(["patch", "-", "--instance-type", "8cpu32g", "--write", "-q"])
+    assert code == 0
+    assert "instance_type: 8cpu32g" in out.getvalue()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("gen-instance-types", "--sku", "D64s_v55"),
+        ("patch", "nowhere.yml", "--instance-type", "x y"),
+        ("cost", "--sku", "D64s_v5", "--hours", "long"),
+        ("no-command",),
+    ],
+)
+def test_quiet_still_says_why_it_ends_with_2(arc: Arc, words: tuple[str, ...]) -> None:
+    for quiet in (["-q", *words], [*words, "-q"]):
+        result = arc(*quiet)
+        assert (result.code, result.out) == (2, "")
+        assert result.err.startswith("arc-toolkit: ")
+        assert result.err.count("\n") == 1
