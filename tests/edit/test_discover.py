@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from arc_toolkit.edit.files.discover import InputFile, Problem, Skipped, discover
-from arc_toolkit.edit.files.gitignore import Gitignore
 
 
 def found(*paths: object) -> list[str]:
@@ -57,52 +58,98 @@ def test_gitignore_is_obeyed_below_folders_and_not_for_named_files(tmp_path: Pat
     assert found(tmp_path / "build" / "a.yml") == [str(tmp_path / "build" / "a.yml")]
 
 
-GITIGNORE = (
-    """\
-# comment
-*.log
-/root.yml
-folder/
-deep/**/x.yml
-**/any.yml
-a/b
-!a/b/c.yml
-[xy].yml
-sp\\ ace.yml
-\\#hash.yml
+PATTERNS = """\
+*
+*.yml
+*.gen.yml
+keep.gen.yml
+x.yml
+/x.yml
+[xy].*
+[!x].yml
 q?.yml
-"""
-    + "trailing.yml   \n"
-)
-PATHS = [
-    "root.yml", "sub/root.yml", "a.log", "folder/x.yml", "sub/folder/x.yml", "deep/x.yml", "deep/1/2/x.yml", "any.yml",
-    "s/any.yml", "a/b/c.yml", "x.yml", "z.yml", "sp ace.yml", "#hash.yml", "q1.yml", "q12.yml", "trailing.yml", "s/a/b",
-]  # fmt: skip
+*.py   \
+
+\\#hash.yml
+# x.yml
+sp\\ ace.yml
+a
+a/
+/a
+/a/
+a/b
+a/b/c/
+a/*/c
+a/**
+a/**/x.yml
+**/b
+**/a/**
+b/*
+b/x.yml
+*/
+*/b
+/*
+/*/
+**
+**/
+/
+//
+[a
+""".splitlines()
+FOLDERS = ("", "a", "b", "a/b", "a/b/c", "c")
+FILES = ("x.yml", "y.py", "keep.gen.yml", "q1.yml", "#hash.yml", "sp ace.yml")
 
 
-def test_patterns_mean_what_git_means(tmp_path: Path) -> None:
+def test_what_is_ignored_is_what_git_ignores(tmp_path: Path) -> None:
+    """Generated .gitignore files: nested, negated, anchored, of folders. Each case is a folder of one repository."""
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
-    (tmp_path / ".gitignore").write_text(GITIGNORE)
-    for name in PATHS:
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        if not (tmp_path / name).exists():
-            (tmp_path / name).write_text("")
+    (tmp_path / ".gitignore").write_bytes(b"\xef\xbb\xbfq1.yml\r\n!q1.yml\r\n")
+    choose = random.Random(7)
+    for case in range(150):
+        top = tmp_path / f"case-{case}"
+        for folder in FOLDERS:
+            (top / folder).mkdir(parents=True, exist_ok=True)
+            for name in FILES:
+                (top / folder / name).touch()
+        for folder in choose.sample(FOLDERS[:4], choose.randint(1, 3)):
+            lines = [
+                choose.choice(("", "", "!")) + pattern
+                for pattern in choose.choices(PATTERNS, k=choose.randint(1, 5))
+            ]
+            (top / folder / ".gitignore").write_text("\n".join(lines) + "\n")
     listed = subprocess.run(
-        ["git", "-C", str(tmp_path), "ls-files", "-o", "-i", "--exclude-standard", "-z"],
+        ["git", "-C", str(tmp_path), "ls-files", "-o", "--exclude-standard", "-z"],
         capture_output=True,
         check=True,
     )
-    ignored = set(listed.stdout.decode().split("\0")) - {""}
-    rules = Gitignore().within(str(tmp_path))
+    names = set(listed.stdout.decode().split("\0"))
+    expected = {name for name in names if name.endswith((".yml", ".py"))}
+    assert 1000 < len(expected) < 4000  # of 5400
+    assert {os.path.relpath(path, tmp_path) for path in found(tmp_path)} == expected
 
-    def ours(name: str) -> bool:
-        parts = name.split("/")
-        folders = ["/".join(parts[: index + 1]) for index in range(len(parts) - 1)]
-        return any(rules.ignores(str(tmp_path / part), True) for part in folders) or rules.ignores(
-            str(tmp_path / name), False
-        )
 
-    assert {name for name in PATHS if ours(name)} == {name for name in PATHS if name in ignored}
+def test_an_ignored_folder_that_is_named_is_read_with_the_rules_for_its_files(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".gitignore").write_text("out/\n*.gen.yml\n")
+    (tmp_path / "out" / "sub").mkdir(parents=True)
+    for name in ("a.yml", "b.gen.yml", "sub/c.yml"):
+        (tmp_path / "out" / name).touch()
+    names = [os.path.relpath(path, tmp_path) for path in found(tmp_path / "out")]
+    assert names == ["out/a.yml", "out/sub/c.yml"]
+
+
+def test_pathspec_is_imported_for_folders_only(tmp_path: Path) -> None:
+    (tmp_path / "a.yml").touch()
+    program = (
+        "import sys; from arc_toolkit.edit.files.discover import discover;"
+        f"list(discover([{str(tmp_path / 'a.yml')!r}])); print('pathspec' in sys.modules)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert result.stdout == "False\n"
 
 
 def test_links_are_followed_once_and_circles_are_reported(tmp_path: Path) -> None:

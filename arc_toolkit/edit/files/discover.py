@@ -8,10 +8,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
 
 from arc_toolkit.edit.files.edits import SkipCause, Unreadable
-from arc_toolkit.edit.files.gitignore import Gitignore
 from arc_toolkit.edit.yaml.nodes import read
+
+if TYPE_CHECKING:
+    from pathspec.pattern import RegexPattern
 
 CODE_ENDINGS = (".py", ".ipynb")
 ENDINGS: tuple[str, ...] = (".yml", ".yaml", *CODE_ENDINGS)
@@ -103,7 +107,7 @@ def _below(
     top: str, seen: set[str], endings: tuple[str, ...]
 ) -> Iterator[InputFile | Skipped | Problem]:
     # Each folder with its real name: below a real folder only a link has another one.
-    stack = [(top, os.path.realpath(top), Gitignore.around(top))]
+    stack = [(top, os.path.realpath(top), GitignoreRules.above(top))]
     while stack:
         folder, real_folder, rules = stack.pop()
         try:
@@ -115,14 +119,14 @@ def _below(
             )
             continue
         if any(entry.name == ".gitignore" for entry in entries):
-            rules = rules.within(folder)
+            rules = rules.with_file_of(folder)
         folders = []
         for entry in entries:
             path = entry.path if folder != "." else entry.name
             if entry.is_dir(follow_symlinks=False):
                 if entry.name in _CLOSED:
                     continue
-                if rules.ignores(path, True):
+                if rules.ignore(path, is_folder=True):
                     yield Skipped(path, SkipCause.IGNORED, "ignored by .gitignore")
                 elif entry.name in _MADE:
                     yield Skipped(
@@ -133,7 +137,7 @@ def _below(
             elif entry.is_symlink() and os.path.isdir(path):
                 yield Skipped(path, SkipCause.NOT_A_FILE, "a symbolic link to a folder")
             elif entry.name.lower().endswith(endings):
-                if rules.ignores(path, False):
+                if rules.ignore(path, is_folder=False):
                     yield Skipped(path, SkipCause.IGNORED, "ignored by .gitignore")
                     continue
                 if entry.is_symlink() and not os.path.exists(path):
@@ -155,3 +159,88 @@ def _below(
                     seen.add(real)
                     yield InputFile(path, top)
         stack.extend(reversed(folders))
+
+
+@dataclass(frozen=True, slots=True)
+class GitignoreRules:
+    """The .gitignore files that hold in a folder, from the root of the repository down to it.
+
+    The walk enters no ignored folder, so only patterns that match a path itself are of interest, not those that
+    match a folder above it; a folder that was named is read although it is ignored.
+    """
+
+    # A folder with a slash at its end, and the patterns of its .gitignore.
+    levels: tuple[tuple[str, tuple[RegexPattern, ...]], ...] = ()
+
+    @classmethod
+    def above(cls, folder: str) -> GitignoreRules:
+        """The rules of the folders above, up to the one with `.git`; none outside a repository."""
+        parents: list[str] = []
+        current = os.path.abspath(folder)
+        while not os.path.exists(os.path.join(current, ".git")):
+            parent = os.path.dirname(current)
+            if parent == current:
+                return cls()
+            parents.append(parent)
+            current = parent
+        rules = cls()
+        for parent in reversed(parents):
+            rules = rules.with_file_of(parent)
+        return rules
+
+    def with_file_of(self, folder: str) -> GitignoreRules:
+        """These rules and the .gitignore of a folder below."""
+        try:
+            with open(os.path.join(folder, ".gitignore"), "rb") as stream:
+                text = stream.read().decode("utf-8-sig", errors="replace")
+        except OSError:
+            return self
+        return GitignoreRules(
+            (*self.levels, (os.path.join(os.path.abspath(folder), ""), _patterns(text)))
+        )
+
+    def ignore(self, path: str, *, is_folder: bool) -> bool:
+        """Whether git ignores this path: the last pattern that matches in the deepest .gitignore decides."""
+        full = os.path.abspath(path) if self.levels else path
+        for folder, patterns in reversed(self.levels):
+            relative = full.removeprefix(folder).replace(os.sep, "/")
+            for pattern in reversed(patterns):
+                if _matches(pattern, relative, is_folder):
+                    return bool(pattern.include)
+        return False
+
+
+@cache
+def _patterns(text: str) -> tuple[RegexPattern, ...]:
+    """The patterns of a .gitignore in order; like git, without the lines that are none."""
+    from pathspec import GitIgnoreSpec  # only a folder with a .gitignore needs it
+
+    patterns: list[RegexPattern] = []
+    for line in text.splitlines():
+        if not line.strip("!/ "):  # pathspec takes `!/` for every folder
+            continue
+        try:
+            patterns += GitIgnoreSpec.from_lines([line]).patterns
+        except ValueError:
+            continue
+    return tuple(pattern for pattern in patterns if pattern.include is not None)
+
+
+def _matches(pattern: RegexPattern, path: str, is_folder: bool) -> bool:
+    """Whether a pattern matches a path itself.
+
+    pathspec's expressions match whatever is below a match too, and name the slash between the two `ps_d`. A folder is
+    matched as `a/b/`, where that slash has to be the last one, for the sake of patterns such as `b/`; and as `a/b`,
+    because `a/b/**` matches `a/b/` although it is only about what is inside.
+    """
+    assert pattern.regex is not None
+    for text in (path, f"{path}/") if is_folder else (path,):
+        slash = len(path) if text != path else -1
+        for match in pattern.regex.finditer(text):
+            if match.groupdict().get("ps_d") is None:
+                position = -1
+            else:
+                position = match.start("ps_d")
+            if position == slash:
+                return True
+    return False
