@@ -51,7 +51,7 @@ class ManifestPlan(PlacePlan):
         return Editor(self.source, STYLE)
 
     def prove(self, text: YamlText) -> YamlText:
-        after = without_platform(*self.editor.finish(marks=bool(self.ignored_lines.lines)))
+        after = without_platform(*self.editor.finish())
         return replace(after, bom=text.bom)
 
 

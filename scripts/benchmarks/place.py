@@ -23,7 +23,7 @@ from arc_toolkit.placement.spot import SpotPolicy
 from scripts.benchmarks.common import compose_all, cpu_of_call
 from tests.support import CORPUS
 
-MOST_OF_COMPOSE = 4.0
+MOST_OF_COMPOSE = 6.0
 ROUNDS = 15
 CASES = {
     "place --spot require": PlaceSettings(spot=SpotPolicy.REQUIRE),

@@ -34,7 +34,6 @@ from arc_toolkit.edit.yaml.nodes import (
     pairs,
     walk,
 )
-from arc_toolkit.edit.yaml.parts import compose_around
 from arc_toolkit.edit.yaml.proof import APPENDED, Change, Drop, Named, Put, Value, holds, same
 from arc_toolkit.edit.yaml.writer import YamlStyle
 
@@ -229,17 +228,13 @@ class Editor:
             else edits
         )
 
-    def finish(self, *, marks: bool = True) -> tuple[str, tuple[YamlNode | None, ...]]:
-        """The new text and its documents, proved; `Refused` otherwise. Faster where nobody needs the marks of nodes."""
+    def finish(self) -> tuple[str, tuple[YamlNode | None, ...]]:
+        """The new text and its documents, proved; `Refused` otherwise."""
         if "\r" in self._text and "\r" in self._text.replace("\r\n", ""):
             raise Refused("its lines end with bare carriage returns")
-        before, edits = self._source.documents, self.edits()
+        before = self._source.documents
         try:
-            text = apply_edits(self._text, edits)
-            if not marks:
-                parts = compose_around(self._text, before, self._changes, edits, text)
-                if parts is not None and self._is_as_asked(parts):
-                    return text, parts
+            text = apply_edits(self._text, self.edits())
             documents = compose(text)
         except (Refused, Unreadable) as error:
             raise Refused(f"the edit would not be valid YAML ({error.reason})") from None
