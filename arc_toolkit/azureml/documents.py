@@ -22,8 +22,16 @@ from arc_toolkit.azureml.kinds import (
     step_kind,
 )
 from arc_toolkit.edit.files.edits import SkipCause, Unreadable
-from arc_toolkit.edit.yaml.editor import KeyPath
-from arc_toolkit.edit.yaml.nodes import YamlNode, YamlText, compose, decode, get, pairs, text_of
+from arc_toolkit.edit.yaml.nodes import (
+    KeyPath,
+    YamlNode,
+    YamlText,
+    compose,
+    decode,
+    get,
+    pairs,
+    text_of,
+)
 from arc_toolkit.edit.yaml.writer import YamlStyle
 
 # How new AzureML files are written: a long command breaks before its arguments, `$[[...]]` being an optional one.

@@ -18,8 +18,8 @@ from arc_toolkit.azureml.kinds import Family, Role, Slot
 from arc_toolkit.azureml.place import EXPOSE
 from arc_toolkit.azureml.plan import parameter_names
 from arc_toolkit.edit.files.edits import Refused, Unreadable
-from arc_toolkit.edit.yaml.editor import Editor, KeyPath
-from arc_toolkit.edit.yaml.nodes import YamlNode, compose, construct, get, pairs, text_of
+from arc_toolkit.edit.yaml.editor import YamlEditor
+from arc_toolkit.edit.yaml.nodes import KeyPath, YamlNode, compose, construct, get, pairs, text_of
 from arc_toolkit.edit.yaml.proof import holds, same
 from arc_toolkit.edit.yaml.writer import file_text
 
@@ -200,7 +200,7 @@ def move_to_component(plan: YamlPlan, step: Target) -> bool:
     moved = [key for key in step.own if key in _COMPONENT_KEYS]
     taken: dict[str, str] = {}
 
-    def move(editor: Editor) -> None:
+    def move(editor: YamlEditor) -> None:
         # `component` takes the place of `command`, so that one line stays even where nothing else does.
         for key in moved:
             if key not in taken:  # it is tried first

@@ -14,8 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from arc_toolkit.azureml.documents import RESOURCE_KEYS, Parameter, Setting, State, Target, is_bound
 from arc_toolkit.azureml.kinds import Family, Role, Slot
 from arc_toolkit.azureml.plan import Plan
-from arc_toolkit.edit.yaml.editor import KeyPath
-from arc_toolkit.edit.yaml.nodes import INT, get, pairs, text_of
+from arc_toolkit.edit.yaml.nodes import INT, KeyPath, get, pairs, text_of
 from arc_toolkit.findings import Severity
 
 DEFAULT_COMPUTE = ("settings", "default_compute")

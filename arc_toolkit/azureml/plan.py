@@ -20,8 +20,7 @@ from arc_toolkit.azureml.threads import FrameworkEvidence
 from arc_toolkit.edit.files.edits import Refused
 from arc_toolkit.edit.files.ignores import Ignores
 from arc_toolkit.edit.files.plan import FailedGroups, FilePlan, Operation
-from arc_toolkit.edit.yaml.editor import KeyPath
-from arc_toolkit.edit.yaml.nodes import YamlNode, pairs, text_of
+from arc_toolkit.edit.yaml.nodes import KeyPath, YamlNode, pairs, text_of
 from arc_toolkit.findings import Fix, Language, Rule, Severity
 
 # `${{inputs.x}}`, and `${{parent.inputs.x}}` in a step.

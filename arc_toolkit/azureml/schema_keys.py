@@ -14,8 +14,7 @@ from functools import cache
 
 from arc_toolkit.azureml.documents import Target
 from arc_toolkit.azureml.kinds import KINDS, Family, Role, Slot, TargetKind
-from arc_toolkit.edit.yaml.editor import KeyPath
-from arc_toolkit.edit.yaml.nodes import YamlNode, pairs
+from arc_toolkit.edit.yaml.nodes import KeyPath, YamlNode, pairs
 from arc_toolkit.resources import data_rows
 
 # The mappings of a target whose keys are known.

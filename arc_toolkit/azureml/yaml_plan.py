@@ -17,8 +17,8 @@ from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.threads import PRESTEP, RESTEP
 from arc_toolkit.edit.files.ignores import Ignores, find_ignores
 from arc_toolkit.edit.files.plan import MAX_REPARSE_CHARS, FailedGroups, Operation
-from arc_toolkit.edit.yaml.editor import Editor, KeyPath
-from arc_toolkit.edit.yaml.nodes import YamlNode, YamlText, construct, pairs, text_of
+from arc_toolkit.edit.yaml.editor import YamlEditor
+from arc_toolkit.edit.yaml.nodes import KeyPath, YamlNode, YamlText, construct, pairs, text_of
 from arc_toolkit.edit.yaml.writer import YamlStyle
 from arc_toolkit.findings import Fix, Language
 
@@ -87,8 +87,8 @@ class YamlPlan(Plan):
         # Keys of steps that move into `resources`.
         self._moved: set[int] = set()
 
-    def new_editor(self) -> Editor:
-        return Editor(self.file.yaml, EDIT_STYLE)
+    def new_editor(self) -> YamlEditor:
+        return YamlEditor(self.file.yaml, EDIT_STYLE)
 
     @property
     def is_empty(self) -> bool:
@@ -158,7 +158,7 @@ class YamlPlan(Plan):
         """Put a value below a target; a refusal becomes a finding."""
         where = (*target.path, *path)
         value = value if isinstance(value, (int, dict)) else str(value)
-        if not self.edit(rule, target, where, partial(Editor.set, path=where, value=value)):
+        if not self.edit(rule, target, where, partial(YamlEditor.set, path=where, value=value)):
             return False
         self.expect(where, value)
         return True
@@ -268,7 +268,7 @@ class YamlPlan(Plan):
             return True
         self._moved.add(id(key))
         path = (*step.path, name)
-        if not self.edit(EXPOSE, step, path, partial(Editor.remove, path=path)):
+        if not self.edit(EXPOSE, step, path, partial(YamlEditor.remove, path=path)):
             return False
         planned = self.planned(step, "resources", name) is not None or name == slot.path[-1]
         return planned or self.set(EXPOSE, step, ("resources", name), construct(node))

@@ -10,7 +10,7 @@ import yaml
 
 from arc_toolkit.edit.files.edits import Refused, Unreadable
 from arc_toolkit.edit.yaml.core import CoreLoader, core_value
-from arc_toolkit.edit.yaml.nodes import MERGE, YamlNode, place, read
+from arc_toolkit.edit.yaml.nodes import MERGE, YamlNode, position_of, read
 from arc_toolkit.errors import ArcError
 from arc_toolkit.findings import Finding, Severity
 
@@ -109,7 +109,7 @@ def _value(node: YamlNode, at: Keys, places: dict[Keys, tuple[int, int]]) -> Any
     if isinstance(node, yaml.SequenceNode):
         items = []
         for index, item in enumerate(node.value):
-            places[*at, index] = place(item)
+            places[*at, index] = position_of(item)
             items.append(_value(item, (*at, index), places))
         return items
     if not isinstance(node, yaml.MappingNode):
@@ -118,20 +118,21 @@ def _value(node: YamlNode, at: Keys, places: dict[Keys, tuple[int, int]]) -> Any
     own: dict[str, Any] = {}
     for key, value in node.value:
         if not isinstance(key, yaml.ScalarNode):
-            raise Unreadable("a key that is not text", *place(key))
+            raise Unreadable("a key that is not text", *position_of(key))
         if key.tag == MERGE:
             for source in reversed(
                 value.value if isinstance(value, yaml.SequenceNode) else [value]
             ):
                 if not isinstance(source, yaml.MappingNode):
                     raise Unreadable(
-                        "broken YAML: `<<` merges something that is not a mapping", *place(key)
+                        "broken YAML: `<<` merges something that is not a mapping",
+                        *position_of(key),
                     )
                 merged |= _value(source, at, {})
         elif key.value in own:
-            raise Unreadable(f"duplicate key {key.value}", *place(key))
+            raise Unreadable(f"duplicate key {key.value}", *position_of(key))
         else:
-            places[*at, key.value] = place(key)
+            places[*at, key.value] = position_of(key)
             own[key.value] = _value(value, (*at, key.value), places)
     return {**merged, **own}
 

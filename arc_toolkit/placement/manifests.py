@@ -7,8 +7,16 @@ from dataclasses import dataclass
 
 import yaml
 
-from arc_toolkit.edit.yaml.editor import KeyPath
-from arc_toolkit.edit.yaml.nodes import YamlNode, YamlText, get, is_null, items_of, pairs, text_of
+from arc_toolkit.edit.yaml.nodes import (
+    KeyPath,
+    YamlNode,
+    YamlText,
+    get,
+    is_null,
+    items_of,
+    pairs,
+    text_of,
+)
 from arc_toolkit.kube.workloads import (
     EACH_ITEM,
     EACH_KEY,

@@ -17,11 +17,11 @@ from dataclasses import dataclass, replace
 import yaml
 
 from arc_toolkit.edit.files.edits import Refused
-from arc_toolkit.edit.yaml.editor import KeyPath
 from arc_toolkit.edit.yaml.nodes import (
     MAP,
     SEQ,
     STR,
+    KeyPath,
     YamlNode,
     YamlText,
     compose,

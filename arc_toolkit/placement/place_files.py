@@ -10,7 +10,7 @@ from arc_toolkit.edit.files.edits import SkipCause, Unreadable
 from arc_toolkit.edit.files.engine import FileTask, process_file
 from arc_toolkit.edit.files.ignores import find_ignores
 from arc_toolkit.edit.files.plan import FailedGroups
-from arc_toolkit.edit.yaml.editor import Editor
+from arc_toolkit.edit.yaml.editor import YamlEditor
 from arc_toolkit.edit.yaml.nodes import YamlText, read
 from arc_toolkit.findings import FileResult, Finding
 from arc_toolkit.ignore_rules import IGNORE_RULES, ignore_problems
@@ -47,8 +47,8 @@ class ManifestPlan(PlacePlan):
         super().__init__(path, settings, objects, ignored_lines, failed_groups, is_proved=is_proved)
         self.source = source
 
-    def new_editor(self) -> Editor:
-        return Editor(self.source, STYLE)
+    def new_editor(self) -> YamlEditor:
+        return YamlEditor(self.source, STYLE)
 
     def prove(self, text: YamlText) -> YamlText:
         after = without_platform(*self.editor.finish())

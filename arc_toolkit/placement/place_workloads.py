@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from arc_toolkit.edit.files.edits import Refused
-from arc_toolkit.edit.yaml.editor import KeyPath
-from arc_toolkit.edit.yaml.nodes import YamlNode, get, items_of, text_of
+from arc_toolkit.edit.yaml.nodes import KeyPath, YamlNode, get, items_of, text_of
 from arc_toolkit.edit.yaml.proof import holds
 from arc_toolkit.kube.spot_refusals import image_refusal, namespace_refusal
 from arc_toolkit.kube.workloads import COORDINATOR_NAMES, Retry, Shape

@@ -13,8 +13,7 @@ from dataclasses import replace
 import yaml
 
 from arc_toolkit.edit.files.edits import Refused
-from arc_toolkit.edit.yaml.editor import KeyPath
-from arc_toolkit.edit.yaml.nodes import YamlNode, get, items_of, pairs, text_of
+from arc_toolkit.edit.yaml.nodes import KeyPath, YamlNode, get, items_of, pairs, text_of
 from arc_toolkit.kube.workloads import Retry
 from arc_toolkit.placement.manifests import PodSpec, Workload, makes_pod
 from arc_toolkit.placement.spec_editor import SpecEditor

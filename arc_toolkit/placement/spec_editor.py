@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from arc_toolkit.edit.yaml.editor import KeyPath
+from arc_toolkit.edit.yaml.nodes import KeyPath
 from arc_toolkit.edit.yaml.proof import Value
 
 

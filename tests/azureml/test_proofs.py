@@ -13,7 +13,7 @@ from arc_toolkit.azureml.python import python_plan
 from arc_toolkit.edit.code import notebook
 from arc_toolkit.edit.code.editor import Changes
 from arc_toolkit.edit.files.edits import Edit
-from arc_toolkit.edit.yaml.editor import Editor
+from arc_toolkit.edit.yaml.editor import YamlEditor
 from arc_toolkit.findings import FileResult
 from tests.azureml.python import support as python
 from tests.azureml.support import patch
@@ -64,7 +64,7 @@ def lie_about(
 def test_a_lying_yaml_editor(monkeypatch: pytest.MonkeyPatch) -> None:
     start = YAML.index("command: x")
     lie_about(
-        monkeypatch, Editor, "edits", lambda edits: (*edits, Edit(start + 9, start + 10, "y"))
+        monkeypatch, YamlEditor, "edits", lambda edits: (*edits, Edit(start + 9, start + 10, "y"))
     )
     refused(patch_yaml(), "not asked for")
 

@@ -10,12 +10,12 @@ from arc_toolkit.edit.files.edits import SkipCause, Unreadable
 from arc_toolkit.edit.files.engine import FileTask, process_file
 from arc_toolkit.edit.files.ignores import find_ignores
 from arc_toolkit.edit.files.plan import FailedGroups, FilePlan
-from arc_toolkit.edit.yaml.editor import Editor
+from arc_toolkit.edit.yaml.editor import YamlEditor
 from arc_toolkit.edit.yaml.nodes import YamlText, read
 from arc_toolkit.findings import FileResult
 
 
-class KeyPlan(FilePlan[Editor]):
+class KeyPlan(FilePlan[YamlEditor]):
     proves_groups = True
 
     def __init__(self, path: str, text: YamlText, failed_groups: FailedGroups) -> None:
@@ -23,8 +23,8 @@ class KeyPlan(FilePlan[Editor]):
         self.text = text
         self.is_closed = False
 
-    def new_editor(self) -> Editor:
-        return Editor(self.text)
+    def new_editor(self) -> YamlEditor:
+        return YamlEditor(self.text)
 
     @property
     def is_empty(self) -> bool:
@@ -49,7 +49,7 @@ class KeyTask(FileTask[YamlText, KeyPlan]):
             raise Unreadable("not mine", cause=SkipCause.FOREIGN)
         return read(data)
 
-    def set(self, editor: Editor, number: int) -> None:
+    def set(self, editor: YamlEditor, number: int) -> None:
         for path in self.paths:
             editor.set((number, *path), self.value)
 
@@ -126,7 +126,7 @@ def test_a_file_whose_only_group_cannot_be_proved_is_refused() -> None:
 
 def test_a_plan_that_never_ends_is_refused() -> None:
     class Restless(KeyTask):
-        def set(self, editor: Editor, number: int) -> None:
+        def set(self, editor: YamlEditor, number: int) -> None:
             editor.set((number, "key"), str(len(self.plans)))
 
     result = run("key: old\n", Restless())

@@ -13,7 +13,7 @@ from arc_toolkit.edit.code.editor import Changes, StatementSite
 from arc_toolkit.edit.code.proof import prove
 from arc_toolkit.edit.code.source import Source, parse
 from arc_toolkit.edit.files.edits import Edit, Refused, apply_edits
-from arc_toolkit.edit.yaml.editor import Editor
+from arc_toolkit.edit.yaml.editor import YamlEditor
 from arc_toolkit.edit.yaml.nodes import read
 
 
@@ -45,7 +45,7 @@ YAML_LIES = {
     "makes broken YAML": ("[1, 2]", "[1, 2"),
     "makes the value text": ("c: x", 'c: "x\\n"'),
 }
-OPERATIONS: dict[str, Callable[[Editor], None]] = {
+OPERATIONS: dict[str, Callable[[YamlEditor], None]] = {
     "set": lambda editor: editor.set((0, "a"), 2),
     "a new key": lambda editor: editor.set((0, "b", "new"), [{"x": True}]),
     "append": lambda editor: editor.append((0, "new"), {"x": 1}),
@@ -58,7 +58,7 @@ OPERATIONS: dict[str, Callable[[Editor], None]] = {
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_the_operations_are_proved_without_a_lie(operation: str) -> None:
-    assert Editor(read(YAML.encode())).apply(OPERATIONS[operation]).finish()[0] != YAML
+    assert YamlEditor(read(YAML.encode())).apply(OPERATIONS[operation]).finish()[0] != YAML
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -66,9 +66,9 @@ def test_the_operations_are_proved_without_a_lie(operation: str) -> None:
 def test_a_yaml_editor_that_does_more_is_refused(
     lie: str, operation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    editor = Editor(read(YAML.encode())).apply(OPERATIONS[operation])
+    editor = YamlEditor(read(YAML.encode())).apply(OPERATIONS[operation])
     edits = (*editor.edits(), replacing(YAML, *YAML_LIES[lie]))
-    monkeypatch.setattr(Editor, "edits", lambda self: edits)
+    monkeypatch.setattr(YamlEditor, "edits", lambda self: edits)
     with pytest.raises(Refused):
         editor.finish()
 
@@ -77,8 +77,8 @@ def test_a_yaml_editor_that_does_more_is_refused(
 def test_a_yaml_editor_that_does_nothing_is_refused(
     operation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    editor = Editor(read(YAML.encode())).apply(OPERATIONS[operation])
-    monkeypatch.setattr(Editor, "edits", lambda self: ())
+    editor = YamlEditor(read(YAML.encode())).apply(OPERATIONS[operation])
+    monkeypatch.setattr(YamlEditor, "edits", lambda self: ())
     with pytest.raises(Refused, match="not asked for"):
         editor.finish()
 
@@ -106,8 +106,8 @@ def test_a_yaml_editor_that_does_something_else_is_refused(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     operation, old, new = WRONG[name]
-    editor = Editor(read(YAML.encode())).apply(operation)
-    monkeypatch.setattr(Editor, "edits", lambda self: (replacing(YAML, old, new),))
+    editor = YamlEditor(read(YAML.encode())).apply(operation)
+    monkeypatch.setattr(YamlEditor, "edits", lambda self: (replacing(YAML, old, new),))
     with pytest.raises(Refused, match="not asked for"):
         editor.finish()
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arc_toolkit.edit.files.edits import Refused, Unreadable
-from arc_toolkit.edit.yaml.editor import Editor, KeyPath
-from arc_toolkit.edit.yaml.nodes import MAX_BYTES, read
+from arc_toolkit.edit.yaml.editor import YamlEditor
+from arc_toolkit.edit.yaml.nodes import MAX_BYTES, KeyPath, read
 from arc_toolkit.edit.yaml.writer import YamlStyle
 from tests.support import CORPUS
 
@@ -21,7 +21,7 @@ STYLE = YamlStyle(neighbours={"resources": ("compute", "type")})
 
 
 def edit(text: str, *sets: tuple[KeyPath, Any]) -> str:
-    editor = Editor(read(text.encode()), STYLE)
+    editor = YamlEditor(read(text.encode()), STYLE)
     for path, value in sets:
         editor.set((0, *path), value)
     return editor.finish()[0]
@@ -90,20 +90,20 @@ def test_several_new_keys_of_one_mapping_come_as_one_block() -> None:
 
 
 def test_an_equal_value_is_not_a_change() -> None:
-    editor = Editor(read(b"a: x\n"))
+    editor = YamlEditor(read(b"a: x\n"))
     editor.set((0, "a"), "x")
     assert editor.empty
 
 
 def test_the_second_document_is_edited_and_the_first_is_not() -> None:
-    editor = Editor(read(b"a: 1\n---\na: 1\n...\n"))
+    editor = YamlEditor(read(b"a: 1\n---\na: 1\n...\n"))
     editor.set((1, "a"), 2)
     assert editor.finish()[0] == "a: 1\n---\na: 2\n...\n"
 
 
 def test_a_bom_is_kept() -> None:
     source = read(b"\xef\xbb\xbfa: 1\n")
-    editor = Editor(source)
+    editor = YamlEditor(source)
     editor.set((0, "a"), 2)
     assert replace(source, text=editor.finish()[0]).encode() == b"\xef\xbb\xbfa: 2\n"
 
@@ -140,39 +140,39 @@ def test_an_anchor_is_edited_where_the_same_is_asked_for_all_its_aliases() -> No
 
 
 def test_remove_takes_whole_lines() -> None:
-    editor = Editor(read(b"a: 1\nb:\n  c: 2 # two\n# about d\nd: 3"))
+    editor = YamlEditor(read(b"a: 1\nb:\n  c: 2 # two\n# about d\nd: 3"))
     editor.remove((0, "b"))
     assert editor.finish()[0] == "a: 1\n# about d\nd: 3"
 
 
 def test_remove_of_the_last_line_without_newline() -> None:
-    editor = Editor(read(b"a: 1\nb: 2"))
+    editor = YamlEditor(read(b"a: 1\nb: 2"))
     editor.remove((0, "b"))
     assert editor.finish()[0] == "a: 1"
 
 
 @pytest.mark.parametrize("text", ["b: 1\n", "{a: 1, b: 2}\n"])
 def test_remove_refuses_the_only_key_and_flow_mappings(text: str) -> None:
-    editor = Editor(read(text.encode()))
+    editor = YamlEditor(read(text.encode()))
     with pytest.raises(Refused):
         editor.remove((0, "b"))
 
 
 def test_rename_keeps_the_quotes_of_the_key() -> None:
-    editor = Editor(read(b'"a": 1\n'))
+    editor = YamlEditor(read(b'"a": 1\n'))
     editor.rename((0, "a"), "b")
     assert editor.finish()[0] == '"b": 1\n'
 
 
 def test_rename_refuses_a_name_that_is_there() -> None:
     with pytest.raises(Refused, match="already exists"):
-        Editor(read(b"a: 1\nb: 2\n")).rename((0, "a"), "b")
+        YamlEditor(read(b"a: 1\nb: 2\n")).rename((0, "a"), "b")
 
 
 @pytest.mark.parametrize("style", ["{}", "'{}'", '"{}"', ">-\n  {}", "|\n  {}"])
 def test_replace_works_in_every_style(style: str) -> None:
     text = f"c: {style.format('run OLD now')}\n"
-    editor = Editor(read(text.encode()))
+    editor = YamlEditor(read(text.encode()))
     editor.replace((0, "c"), "OLD", "NEW")
     assert editor.finish()[0] == text.replace("OLD", "NEW")
 
@@ -197,7 +197,7 @@ def test_replace_works_in_every_style(style: str) -> None:
 )
 def test_a_line_goes_before_the_text_in_every_style(before: str, after: str) -> None:
     path = (0, "a", "c") if before.startswith("a:") else (0, "c")
-    editor = Editor(read(before.encode()))
+    editor = YamlEditor(read(before.encode()))
     editor.prepend(path, "first")
     assert editor.finish()[0] == after
 
@@ -213,7 +213,7 @@ def test_a_line_goes_before_the_text_in_every_style(before: str, after: str) -> 
     ],
 )
 def test_a_block_scalar_stays_one(before: str, value: str, after: str) -> None:
-    editor = Editor(read(before.encode()))
+    editor = YamlEditor(read(before.encode()))
     editor.set((0, "c"), value)
     assert editor.finish()[0] == after
 

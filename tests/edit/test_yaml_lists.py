@@ -13,23 +13,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arc_toolkit.edit.files.edits import Edit, Refused, Unreadable, apply_edits
-from arc_toolkit.edit.yaml.editor import Editor, KeyPath
+from arc_toolkit.edit.yaml.editor import YamlEditor
 from arc_toolkit.edit.yaml.layout import YamlLayout
-from arc_toolkit.edit.yaml.nodes import read
+from arc_toolkit.edit.yaml.nodes import KeyPath, read
 from tests.support import CORPUS, needs_corpus
 
 TOLERATION = {"key": "spot", "operator": "Exists"}
 
 
 def append(text: str, path: KeyPath, *items: Any, document: int = 0) -> str:
-    editor = Editor(read(text.encode()))
+    editor = YamlEditor(read(text.encode()))
     for item in items:
         editor.append((document, *path), item)
     return editor.finish()[0]
 
 
 def put(text: str, path: KeyPath, value: Any) -> str:
-    editor = Editor(read(text.encode()))
+    editor = YamlEditor(read(text.encode()))
     editor.set((0, *path), value)
     return editor.finish()[0]
 
@@ -168,7 +168,7 @@ def test_several_items_and_the_same_one_twice() -> None:
 @pytest.mark.parametrize("text", ["m: 1\n", "m: 1\nl:\n"])
 def test_append_to_a_list_that_was_set(text: str) -> None:
     value = ["a"]
-    editor = Editor(read(text.encode()))
+    editor = YamlEditor(read(text.encode()))
     editor.set((0, "l"), value)
     editor.append((0, "l"), "b")
     editor.append((0, "l"), "a")
@@ -177,7 +177,7 @@ def test_append_to_a_list_that_was_set(text: str) -> None:
 
 
 def test_append_to_a_list_inside_a_mapping_that_was_set() -> None:
-    editor = Editor(read(b"m: 1\n"))
+    editor = YamlEditor(read(b"m: 1\n"))
     editor.set((0, "spec"), {"env": ["a"], "name": "x"})
     editor.append((0, "spec", "env"), "b")
     assert editor.finish()[0] == "m: 1\nspec:\n  env:\n    - a\n    - b\n  name: x\n"
@@ -187,7 +187,7 @@ def test_append_to_a_list_inside_a_mapping_that_was_set() -> None:
 
 def test_lines_that_go_to_the_same_place_are_in_the_order_of_their_depth() -> None:
     text = "spec:\n  containers:\n  - name: x\n    env:\n    - name: A\n"
-    editor = Editor(read(text.encode()))
+    editor = YamlEditor(read(text.encode()))
     editor.set((0, "kind"), "Pod")
     editor.set((0, "spec", "restartPolicy"), "Never")
     editor.append((0, "spec", "containers"), {"name": "z"})
@@ -202,17 +202,17 @@ def test_lines_that_go_to_the_same_place_are_in_the_order_of_their_depth() -> No
 
 def test_edits_of_an_operation_can_be_asked_for() -> None:
     source = read(b"l: [a]\n")
-    (edit,) = Editor(source).apply(lambda editor: editor.append((0, "l"), "b")).edits()
+    (edit,) = YamlEditor(source).apply(lambda editor: editor.append((0, "l"), "b")).edits()
     assert (edit.start, edit.end, edit.text) == (5, 5, ", b")
 
 
 def test_edits_include_the_newline_that_a_removed_last_line_leaves() -> None:
     for text, expected in (("a: 1\nb: 2\nc: 3", "a: 1"), ("a: 1\r\nb: 2\r\nc: 3", "a: 1")):
-        editor = Editor(read(text.encode()))
+        editor = YamlEditor(read(text.encode()))
         editor.remove((0, "b"))
         editor.remove((0, "c"))
         assert apply_edits(text, editor.edits()) == expected == editor.finish()[0]
-    editor = Editor(read(b"a: 1\nb: 2"))
+    editor = YamlEditor(read(b"a: 1\nb: 2"))
     editor.remove((0, "b"))
     editor.set((0, "d"), 4)
     assert editor.finish()[0] == "a: 1\nd: 4"
@@ -267,7 +267,7 @@ def test_anchors_are_blamed_only_where_there_is_an_alias(monkeypatch: pytest.Mon
 
 
 def test_a_shared_list_is_refused_even_if_both_places_ask_for_the_same() -> None:
-    editor = Editor(read(SHARED.encode()))
+    editor = YamlEditor(read(SHARED.encode()))
     editor.append((0, "a"), "y")
     with pytest.raises(Refused, match="anchor"):
         editor.append((0, "b"), "y")
@@ -462,7 +462,7 @@ def test_real_manifests_get_tolerations_and_variables_and_nothing_else() -> None
             after = source
             try:
                 for _ in range(2):
-                    editor = Editor(after)
+                    editor = YamlEditor(after)
                     editor.append((*at, "tolerations"), TOLERATION)
                     editor.append((*at, "containers", 0, "env"), variable)
                     editor.set((*at, "hostNetwork"), True)

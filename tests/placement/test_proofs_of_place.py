@@ -8,7 +8,7 @@ import pytest
 
 from arc_toolkit.edit.code.editor import Changes
 from arc_toolkit.edit.files.edits import Edit
-from arc_toolkit.edit.yaml.editor import Editor
+from arc_toolkit.edit.yaml.editor import YamlEditor
 from arc_toolkit.findings import FileResult
 from arc_toolkit.placement.code.code_editor import CodeEditor
 from arc_toolkit.placement.code.code_plan import make_code_plan
@@ -20,9 +20,11 @@ from tests.placement.support import place, pod
 
 
 def test_a_lying_editor(monkeypatch: pytest.MonkeyPatch) -> None:
-    true = Editor.edits
+    true = YamlEditor.edits
     at = pod().index("busybox")
-    monkeypatch.setattr(Editor, "edits", lambda editor: [*true(editor), Edit(at, at + 7, "other")])
+    monkeypatch.setattr(
+        YamlEditor, "edits", lambda editor: [*true(editor), Edit(at, at + 7, "other")]
+    )
     result = place(pod())
     assert result.after is None
     assert "not asked for" in str(result.refused)

@@ -38,8 +38,7 @@ from arc_toolkit.edit.code.source import Source
 from arc_toolkit.edit.files.edits import Refused
 from arc_toolkit.edit.files.ignores import Ignores, find_ignores
 from arc_toolkit.edit.files.plan import Operation
-from arc_toolkit.edit.yaml.editor import KeyPath
-from arc_toolkit.edit.yaml.nodes import YamlNode
+from arc_toolkit.edit.yaml.nodes import KeyPath, YamlNode
 from arc_toolkit.findings import Fix, Language
 
 # More steps of a file than this that are not changed for the same reason are one finding.

@@ -25,8 +25,7 @@ from arc_toolkit.edit.code.editor import quoted
 from arc_toolkit.edit.code.expressions import short
 from arc_toolkit.edit.code.names import Statement, Use
 from arc_toolkit.edit.files.edits import Refused
-from arc_toolkit.edit.yaml.editor import KeyPath
-from arc_toolkit.edit.yaml.nodes import YamlNode, pairs, text_of
+from arc_toolkit.edit.yaml.nodes import KeyPath, YamlNode, pairs, text_of
 
 # Attributes that the settings of `patch` go to.
 SETTINGS = frozenset(

@@ -17,8 +17,8 @@ from arc_toolkit.azureml.kinds import Family, Role, TargetKind
 from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.azureml.rules.compute_facts import compute_facts
 from arc_toolkit.azureml.threads import PRESTEP, RESTEP
-from arc_toolkit.edit.yaml.editor import Editor, KeyPath
-from arc_toolkit.edit.yaml.nodes import YamlNode, get, pairs, text_of
+from arc_toolkit.edit.yaml.editor import YamlEditor
+from arc_toolkit.edit.yaml.nodes import KeyPath, YamlNode, get, pairs, text_of
 from arc_toolkit.findings import rule
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def amlarc_restep(plan: Plan) -> None:
     for document in plan.documents:
         for path, node, is_key in _restep_nodes(document.root.node, (document.index,), set()):
 
-            def fix(editor: Editor, at: KeyPath = path, is_key: bool = is_key) -> None:
+            def fix(editor: YamlEditor, at: KeyPath = path, is_key: bool = is_key) -> None:
                 if is_key:
                     editor.rename(at, PRESTEP)
                 else:

@@ -19,8 +19,8 @@ from arc_toolkit.azureml.schema_keys import (
     ForeignKey,
     known_keys,
 )
-from arc_toolkit.edit.yaml.editor import Editor, KeyPath
-from arc_toolkit.edit.yaml.nodes import MERGE, YamlNode, get, is_null, pairs, text_of
+from arc_toolkit.edit.yaml.editor import YamlEditor
+from arc_toolkit.edit.yaml.nodes import MERGE, KeyPath, YamlNode, get, is_null, pairs, text_of
 from arc_toolkit.findings import rule
 
 _VARIABLES = Slot.VARIABLES.path[0]
@@ -88,7 +88,7 @@ def _report_misspelt(plan: Plan, item: ForeignKey) -> None:
         plan.report(misspelt_key, message, item.key, reason="merge them by hand")
         return
 
-    def fix(editor: Editor) -> None:
+    def fix(editor: YamlEditor) -> None:
         if is_set:  # the right key gets the value of this run
             editor.remove(item.path)
         else:
@@ -116,7 +116,7 @@ def misplaced_key(plan: Plan) -> None:
 def _report_misplaced(plan: Plan, item: ForeignKey) -> None:
     moved = _moved_values(item)
 
-    def fix(editor: Editor) -> None:
+    def fix(editor: YamlEditor) -> None:
         editor.remove(item.path)
         for path, value in moved.items():
             if not plan.is_planned(path):  # else it gets the value of this run

@@ -12,8 +12,7 @@ import yaml
 from arc_toolkit.azureml.documents import Target, folder_of, full_path
 from arc_toolkit.azureml.kinds import Family, Role
 from arc_toolkit.azureml.plan import Plan
-from arc_toolkit.edit.yaml.editor import KeyPath
-from arc_toolkit.edit.yaml.nodes import YamlNode, pairs, text_of
+from arc_toolkit.edit.yaml.nodes import KeyPath, YamlNode, pairs, text_of
 from arc_toolkit.findings import rule
 
 # Keys that name a file of dependencies: v2, then v1.5.

@@ -234,13 +234,10 @@ def _matches(pattern: RegexPattern, path: str, is_folder: bool) -> bool:
     because `a/b/**` matches `a/b/` although it is only about what is inside.
     """
     assert pattern.regex is not None
+    has_mark = "ps_d" in pattern.regex.groupindex
     for text in (path, f"{path}/") if is_folder else (path,):
-        slash = len(path) if text != path else -1
+        last_slash = -1 if text == path else len(path)
         for match in pattern.regex.finditer(text):
-            if match.groupdict().get("ps_d") is None:
-                position = -1
-            else:
-                position = match.start("ps_d")
-            if position == slash:
+            if (match.start("ps_d") if has_mark else -1) == last_slash:
                 return True
     return False

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from arc_toolkit.edit.files.edits import Refused
 from arc_toolkit.edit.files.ignores import Ignores
-from arc_toolkit.edit.yaml.nodes import YamlNode, place
+from arc_toolkit.edit.yaml.nodes import YamlNode, position_of
 from arc_toolkit.findings import Finding, Fix, Severity
 
 # Changes a file through the editor of its language.
@@ -103,7 +103,7 @@ class FilePlan(ABC, Generic[E]):
         if self.covers(rule, at):
             return False
         try:
-            self.perform((rule, *(key or (message, *place(at)))), operation)
+            self.perform((rule, *(key or (message, *position_of(at)))), operation)
         except Refused as refusal:
             self.refuse(rule, message, at, refusal.reason)
             return False
@@ -127,11 +127,11 @@ class FilePlan(ABC, Generic[E]):
 
     def locate(self, at: YamlNode) -> tuple[int, int, str]:
         """Line, column, and what comes before a message about this place."""
-        return *place(at), ""
+        return *position_of(at), ""
 
     def covers(self, rule: str, at: YamlNode) -> bool:
         """Whether an inline ignore keeps a rule or setting out of the line of a node."""
-        return self.ignored_lines.covers(rule, place(at)[0])
+        return self.ignored_lines.covers(rule, position_of(at)[0])
 
     def add_finding(
         self,

@@ -13,7 +13,17 @@ from typing import Any
 import yaml
 
 from arc_toolkit.edit.files.edits import Unreadable
-from arc_toolkit.edit.yaml.nodes import BOOL, FLOAT, INT, MERGE, NULL, STR, Loader, YamlNode, place
+from arc_toolkit.edit.yaml.nodes import (
+    BOOL,
+    FLOAT,
+    INT,
+    MERGE,
+    NULL,
+    STR,
+    Loader,
+    YamlNode,
+    position_of,
+)
 
 # INT comes before FLOAT, so that a whole number stays whole; the merge key is that of 1.1, as in ruamel.yaml.
 _PATTERNS = {
@@ -65,5 +75,5 @@ def core_value(node: YamlNode) -> Any:
     except (KeyError, ValueError):
         tag = node.tag.removeprefix("tag:yaml.org,2002:")
         raise Unreadable(
-            f"broken YAML: {node.value} cannot be read as {tag}", *place(node)
+            f"broken YAML: {node.value} cannot be read as {tag}", *position_of(node)
         ) from None

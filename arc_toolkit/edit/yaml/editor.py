@@ -25,6 +25,7 @@ from arc_toolkit.edit.files.edits import Edit, Refused, Unreadable, apply_edits
 from arc_toolkit.edit.yaml.layout import Lines, YamlLayout
 from arc_toolkit.edit.yaml.nodes import (
     MERGE,
+    KeyPath,
     YamlNode,
     YamlText,
     children,
@@ -37,8 +38,6 @@ from arc_toolkit.edit.yaml.nodes import (
 from arc_toolkit.edit.yaml.proof import APPENDED, Change, Drop, Named, Put, Value, holds, same
 from arc_toolkit.edit.yaml.writer import YamlStyle
 
-# The number of the document, then keys and indexes.
-KeyPath = tuple[str | int, ...]
 # How far a path goes in the file, the node there, its key (None for an item), and whether it is in a flow collection.
 Place = tuple[int, YamlNode | None, YamlNode | None, bool]
 _NO_PREFERENCE = YamlStyle()
@@ -46,7 +45,7 @@ _NO_PREFERENCE = YamlStyle()
 _FEW = 30
 
 
-class Editor:
+class YamlEditor:
     """Collects operations on one file; `finish` makes and proves them."""
 
     def __init__(self, source: YamlText, style: YamlStyle = _NO_PREFERENCE) -> None:
@@ -73,15 +72,15 @@ class Editor:
         """Whether `set` was the only operation."""
         return not self._others
 
-    def fresh(self) -> Editor:
+    def fresh(self) -> YamlEditor:
         """An editor of the same text without any operation; what is known about the text is shared."""
         editor = copy(self)
         editor._changes, editor._replaced, editor._added, editor._filled = {}, {}, {}, {}
         editor._appended, editor._removed, editor._others = {}, {}, False
         return editor
 
-    def apply(self, operation: Callable[[Editor], object]) -> Self:
-        """One or more operations given as a function; `Editor(source).apply(fix).edits()`."""
+    def apply(self, operation: Callable[[YamlEditor], object]) -> Self:
+        """One or more operations given as a function; `YamlEditor(source).apply(fix).edits()`."""
         operation(self)
         return self
 

@@ -21,6 +21,8 @@ from yaml.nodes import CollectionNode, MappingNode, ScalarNode, SequenceNode
 from arc_toolkit.edit.files.edits import Unreadable
 
 YamlNode = yaml.Node
+# The number of the document, then keys and indexes.
+KeyPath = tuple[str | int, ...]
 
 MAX_BYTES = 16 * 1024 * 1024
 MAX_DEPTH = 1000
@@ -284,7 +286,7 @@ def is_null(node: YamlNode | None) -> bool:
     return isinstance(node, ScalarNode) and node.tag == NULL
 
 
-def place(node: YamlNode) -> tuple[int, int]:
+def position_of(node: YamlNode) -> tuple[int, int]:
     """Line and column of a node, from 1."""
     return node.start_mark.line + 1, node.start_mark.column + 1
 

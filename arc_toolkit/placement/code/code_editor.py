@@ -20,8 +20,7 @@ from arc_toolkit.edit.code.source import Source
 from arc_toolkit.edit.code.text import Bracketed, written
 from arc_toolkit.edit.code.values import CodeOrigin, OpaqueNode, ValueReader, plain_data
 from arc_toolkit.edit.files.edits import Refused
-from arc_toolkit.edit.yaml.editor import KeyPath
-from arc_toolkit.edit.yaml.nodes import YamlNode, is_null, pairs
+from arc_toolkit.edit.yaml.nodes import KeyPath, YamlNode, is_null, pairs
 from arc_toolkit.edit.yaml.proof import Value, holds
 from arc_toolkit.placement.code.code_tasks import CodeTask
 from arc_toolkit.placement.code.sdk_models import (
