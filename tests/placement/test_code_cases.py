@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from arc_toolkit.cli.main import main
+from arc_toolkit.edit.code.nodes import plain_data
 from arc_toolkit.edit.code.source import Source, parse
-from arc_toolkit.edit.code.values import plain_data
 from arc_toolkit.findings import FileResult
 from arc_toolkit.placement.code.code_objects import find_objects
 from arc_toolkit.placement.code.code_plan import CodePlan, read_code

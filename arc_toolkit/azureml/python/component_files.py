@@ -7,7 +7,7 @@ import ast
 import itertools
 import os.path
 from collections.abc import Mapping
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from arc_toolkit.azureml.documents import Document
@@ -15,15 +15,15 @@ from arc_toolkit.azureml.kinds import Family
 from arc_toolkit.azureml.python.meaning import Component
 from arc_toolkit.azureml.python.own_modules import folders_around
 from arc_toolkit.azureml.python.sdk_names import Generation
-from arc_toolkit.azureml.python.texts import Texts
 from arc_toolkit.azureml.python.written_files import written_document, written_texts
 from arc_toolkit.edit.code.names import Scope, Statement
+from arc_toolkit.edit.code.values import Bound, Evaluator
 
 if TYPE_CHECKING:
     from arc_toolkit.azureml.python.read_meaning import Meanings
 
 # The parameters of a function and what a call of it gives them.
-Arguments = Mapping[str, tuple[ast.expr, Statement]]
+Arguments = Mapping[str, Bound]
 _LOADERS: dict[str, tuple[Generation, tuple[str, ...], int]] = {
     "load_component": ("v2", ("source", "path"), 0),
     "from_yaml": ("v1.5", ("yaml_file",), 1),
@@ -35,15 +35,10 @@ class ComponentFiles:
 
     def __init__(self, meanings: Meanings) -> None:
         self._meanings = meanings
-        self._texts = Texts(meanings.file, meanings.stands_for, elsewhere=meanings.own_modules.text)
-
-    def text(self, node: ast.expr, statement: Statement) -> str | None:
-        """The text of an expression that is plain."""
-        return self._texts.of(node, statement)
 
     def loaded(self, call: ast.Call, statement: Statement) -> Component:
         """What `load_component(...)` or `Component.from_yaml(...)` gives."""
-        return self._load(call, statement, self._texts)
+        return self._load(call, statement, self._meanings)
 
     def loaded_by(
         self,
@@ -55,32 +50,19 @@ class ComponentFiles:
     ) -> Component | None:
         """What a function that gives back `made`, a component of a file, gives back for the arguments of a call."""
         meanings = self._meanings
-        loader, at = (
-            meanings.stands_for(made, statement) if isinstance(made, ast.Name) else None
-        ) or (
-            made,
-            statement,
-        )
+        loader, at = meanings.follow(made, statement)
         arguments = _arguments(function, call, place)
         if arguments is None or not isinstance(loader, ast.Call):
             return None
         if meanings.role(loader.func, at).name not in _LOADERS:
             return None
+        return self._load(loader, at, meanings.with_arguments(function, arguments))
 
-        def stands_for(node: ast.expr, where: Statement) -> tuple[ast.expr, Statement] | None:
-            if isinstance(node, ast.Name) and where.scope is function and node.id in arguments:
-                return arguments[node.id]
-            return meanings.stands_for(node, where)
-
-        return self._load(
-            loader, at, Texts(meanings.file, stands_for, elsewhere=meanings.own_modules.text)
-        )
-
-    def _load(self, call: ast.Call, statement: Statement, texts: Texts) -> Component:
+    def _load(self, call: ast.Call, statement: Statement, values: Evaluator) -> Component:
         meanings = self._meanings
         generation, names, position = _LOADERS[meanings.role(call.func, statement).name]
         node = _argument(call, names, position)
-        name = texts.of(node, statement) if node is not None else None
+        name = values.text(node, statement) if node is not None else None
         if name is None:
             why = "its component file is known only when the code runs"
             return Component(generation, meanings.assume or Family.OTHER, why=why)
@@ -108,9 +90,7 @@ class ComponentFiles:
 
     @cached_property
     def _written_texts(self) -> dict[str, str]:
-        return written_texts(
-            self._meanings.module, partial(Texts, self._meanings.file, self._meanings.stands_for)
-        )
+        return written_texts(self._meanings.module, self._meanings)
 
 
 def _argument(call: ast.Call, names: tuple[str, ...], position: int) -> ast.expr | None:

@@ -25,13 +25,13 @@ from arc_toolkit.azureml.python.meaning import (
     V1Job,
 )
 from arc_toolkit.azureml.python.names import Module
-from arc_toolkit.azureml.python.python_documents import place_node, tree
 from arc_toolkit.azureml.python.python_targets import PROVEN_KIND, SETTINGS, PythonTarget
 from arc_toolkit.azureml.python.read_meaning import Meanings
 from arc_toolkit.azureml.python.read_targets import read_settings
 from arc_toolkit.edit.code import layout
-from arc_toolkit.edit.code.expressions import calls_in, last_name
+from arc_toolkit.edit.code.expressions import calls_in, last_name, short
 from arc_toolkit.edit.code.names import Binding, Scope, Statement, Use
+from arc_toolkit.edit.code.nodes import place_node, tree
 from arc_toolkit.edit.files.edits import Refused
 
 _BUILTINS = frozenset(dir(builtins))
@@ -237,7 +237,7 @@ def _candidate(
         and meanings.own_modules.makes(meaning.imported)
     ):
         return None  # it is a target of that file
-    why = meaning.why or f"made by {ast.unparse(call.func)}(), which is not known here"
+    why = meaning.why or f"made by {short(call.func)}(), which is not known here"
     return _make(name, meaning, statement, call, pipeline, uses, generation, why)
 
 
@@ -288,7 +288,7 @@ def _why_not(target: PythonTarget, namesakes: list[PythonTarget], meanings: Mean
     )
     if is_open and not isinstance(target.meaning, Step):
         return "its arguments come from **" + next(
-            (ast.unparse(keyword.value) for keyword in call.keywords if keyword.arg is None),
+            (short(keyword.value) for keyword in call.keywords if keyword.arg is None),
             "kwargs",
         )
     later = target.named(*_SET_LATER)
@@ -308,7 +308,7 @@ def _why_not(target: PythonTarget, namesakes: list[PythonTarget], meanings: Mean
                 and _is_helper(use, meanings)
             ):
                 assert isinstance(use.value, ast.Call)
-                return f"its settings go through a helper, {ast.unparse(use.value.func)}()"
+                return f"its settings go through a helper, {short(use.value.func)}()"
         elif use.path[0] in SETTINGS and use.statement.block.is_conditional(statement.block):
             how = (
                 "in a loop"

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.python import sdk_names as sdk
@@ -27,6 +27,7 @@ from arc_toolkit.azureml.python.meaning import (
 from arc_toolkit.azureml.python.read_names import read_module
 from arc_toolkit.edit.code.names import Statement
 from arc_toolkit.edit.code.source import Source, decode, parse
+from arc_toolkit.edit.code.values import OpaqueValue
 from arc_toolkit.edit.files.edits import Unreadable
 
 if TYPE_CHECKING:
@@ -133,15 +134,13 @@ class OwnModules:
             return False
         return bool(self._ask(replace(module, name=f"{module.name}()"), _makes))
 
-    def text(self, node: ast.expr, statement: Statement) -> str | None:
-        """The text of a constant that is imported."""
-        path = self._meanings.path(node, statement)
-        module = self._find(path) if path else None
-        return (
-            None
-            if module is None
-            else self._ask(module, lambda there, name, end: there.text(name, end))
-        )
+    def value(self, path: str) -> Any:
+        """The value of a constant that is imported."""
+        module = self._find(path)
+        value = self._ask(module, _value) if module is not None else None
+        if value is None:
+            raise OpaqueValue(f"it is imported: {path}")
+        return value[0]
 
     def _find(self, path: str) -> OwnModule | None:
         return find_module(path, self._meanings.folder, self._meanings.library)
@@ -178,6 +177,10 @@ def _meaning(there: Meanings, name: ast.expr, statement: Statement) -> Meaning |
         ):
             return meaning
     return None
+
+
+def _value(there: Meanings, name: ast.expr, statement: Statement) -> tuple[Any]:
+    return (there.value(name, statement),)
 
 
 def _may_have(there: Meanings, name: ast.expr, statement: Statement) -> bool:

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
+from pathlib import PurePath
 
 import yaml
 
 from arc_toolkit.azureml.python.read_meaning import Meanings
 from arc_toolkit.edit.code.expressions import last_name, short
 from arc_toolkit.edit.code.names import Statement, Use
-from arc_toolkit.edit.code.source import Source
-from arc_toolkit.edit.yaml.nodes import INT, MAP, STR, YamlNode
+from arc_toolkit.edit.code.nodes import CodeMark
+from arc_toolkit.edit.code.values import OpaqueValue
+from arc_toolkit.edit.yaml.nodes import INT, STR
 
 KeyPath = tuple[str, ...]
 Fields = dict[KeyPath, "CodeValue"]
@@ -64,14 +66,6 @@ _DISTRIBUTIONS = {
 }
 
 
-class CodeMark(yaml.Mark):
-    """A place in code; `source` is the file or the cell of a notebook."""
-
-    def __init__(self, source: Source, line: int, column: int) -> None:
-        super().__init__("", 0, line, column, None, 0)
-        self.source = source
-
-
 class CodeValue(yaml.ScalarNode):
     """A value in code: its text as in YAML, the expression that says it, and the statement that this is in."""
 
@@ -84,7 +78,7 @@ class CodeValue(yaml.ScalarNode):
         *,
         opaque: bool = False,
     ) -> None:
-        mark = mark_of(statement.source, expression)
+        mark = CodeMark(statement.source, expression)
         super().__init__(tag, text, mark, mark)
         self.expression = expression
         self.statement = statement
@@ -92,35 +86,6 @@ class CodeValue(yaml.ScalarNode):
         self.opaque = opaque
         # Copied from what the target is made of: nothing says it about the target itself.
         self.inherited = False
-
-
-def mark_of(source: Source, node: ast.expr | ast.stmt | ast.keyword) -> CodeMark:
-    return CodeMark(source, node.lineno - 1, source.column(node) - 1)
-
-
-def place_node(source: Source, node: ast.expr | ast.stmt | ast.keyword) -> YamlNode:
-    """A node for a finding about any part of the code."""
-    mark = mark_of(source, node)
-    return yaml.ScalarNode(STR, "", mark, mark)
-
-
-def tree(fields: Mapping[KeyPath, YamlNode], at: YamlNode) -> yaml.MappingNode:
-    """Values by their paths as one mapping."""
-    root = yaml.MappingNode(MAP, [], at.start_mark, at.start_mark)
-    inner: dict[KeyPath, yaml.MappingNode] = {(): root}
-    for path, value in fields.items():
-        for length in range(1, len(path)):
-            if path[:length] in fields or path[:length] in inner:
-                continue
-            inner[path[:length]] = yaml.MappingNode(MAP, [], value.start_mark, value.start_mark)
-            _append(inner[path[: length - 1]], path[length - 1], inner[path[:length]], value)
-        if path[:-1] in inner:
-            _append(inner[path[:-1]], path[-1], value, value)
-    return root
-
-
-def _append(mapping: yaml.MappingNode, key: str, value: YamlNode, at: YamlNode) -> None:
-    mapping.value.append((yaml.ScalarNode(STR, key, at.start_mark, at.start_mark), value))
 
 
 def named_values(holder: ast.Call | ast.Dict) -> dict[str, ast.expr] | None:
@@ -158,25 +123,17 @@ class CodeReader:
         self, expression: ast.expr, statement: Statement, *, opaque: bool = False
     ) -> CodeValue:
         """An expression as the text that YAML would have."""
-        constant = None if opaque else self._constant(expression, statement)
+        try:
+            constant = None if opaque else self.meanings.value(expression, statement)
+        except OpaqueValue:
+            constant = None
         if isinstance(constant, bool):
             return CodeValue(str(constant).lower(), expression, statement)
         if isinstance(constant, int):
             return CodeValue(str(constant), expression, statement, INT)
-        if constant is not None:
-            return CodeValue(constant, expression, statement)
+        if isinstance(constant, str | PurePath):
+            return CodeValue(str(constant), expression, statement)
         return CodeValue(f"${{{{{short(expression)}}}}}", expression, statement, opaque=opaque)
-
-    def _constant(
-        self, expression: ast.expr, statement: Statement, depth: int = 0
-    ) -> str | int | None:
-        match expression:
-            case ast.Constant(value=str() | int() as value):
-                return value
-            case ast.Name(id=name) if depth < 5:
-                bound = self.meanings.bound(name, statement)
-                return self._constant(*bound, depth + 1) if bound is not None else None
-        return self.meanings.text(expression, statement)
 
     # --- calls -----------------------------------------------------------------------------------------------------
 

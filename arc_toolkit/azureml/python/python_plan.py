@@ -17,12 +17,7 @@ from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.azureml.python.find_targets import find_targets
 from arc_toolkit.azureml.python.meaning import Builder, Step, Sweep
 from arc_toolkit.azureml.python.names import Module
-from arc_toolkit.azureml.python.python_documents import (
-    CodeMark,
-    CodeValue,
-    named_values,
-    place_node,
-)
+from arc_toolkit.azureml.python.python_documents import CodeValue, named_values
 from arc_toolkit.azureml.python.python_targets import SETTINGS, PythonPipeline, PythonTarget
 from arc_toolkit.azureml.python.python_writer import PythonWriter
 from arc_toolkit.azureml.python.read_meaning import Meanings
@@ -33,7 +28,9 @@ from arc_toolkit.azureml.threads import PRESTEP, RESTEP, FrameworkEvidence
 from arc_toolkit.edit.code import layout
 from arc_toolkit.edit.code.code_text import CodeText
 from arc_toolkit.edit.code.editor import StatementSite, quoted
+from arc_toolkit.edit.code.expressions import short
 from arc_toolkit.edit.code.names import Binding
+from arc_toolkit.edit.code.nodes import CodeMark, place_node
 from arc_toolkit.edit.code.source import Source
 from arc_toolkit.edit.files.edits import Refused
 from arc_toolkit.edit.files.ignores import Ignores, find_ignores
@@ -116,10 +113,9 @@ class PythonPlan(Plan):
     def locate(self, at: YamlNode) -> tuple[int, int, str]:
         mark = at.start_mark
         assert isinstance(mark, CodeMark)
-        line = mark.line + 1
         if mark.source.label:  # of a cell, only the line of the file is known
-            return mark.source.file_line(line), 1, f"{mark.source.label} line {line}: "
-        return mark.source.file_line(line), mark.column + 1, ""
+            return mark.line + 1, 1, f"{mark.source.label} line {mark.source_line}: "
+        return mark.line + 1, mark.column + 1, ""
 
     def covers(self, rule: str, at: YamlNode) -> bool:
         if not self._has_ignores:
@@ -127,7 +123,7 @@ class PythonPlan(Plan):
         mark = at.start_mark
         assert isinstance(mark, CodeMark)
         return rule in self._ignored_everywhere or self._ignores[id(mark.source)].covers(
-            rule, mark.line + 1
+            rule, mark.source_line
         )
 
     def ignores(self) -> Iterator[tuple[Ignores, Callable[[int], YamlNode]]]:
@@ -414,9 +410,9 @@ class PythonPlan(Plan):
     def declared_default(self, pipeline: Target, name: str) -> str | None:
         assert isinstance(pipeline, PythonPipeline)
         default = pipeline.parameters.get(name)
-        if isinstance(default, ast.Constant):
-            return str(default.value)
-        return ast.unparse(default) if default else None
+        if isinstance(default, ast.Constant) and isinstance(default.value, str):
+            return default.value
+        return short(default) if default else None
 
     def declare(self, pipeline: Target, slot: Slot, default: str | int) -> bool:
         assert isinstance(pipeline, PythonPipeline)

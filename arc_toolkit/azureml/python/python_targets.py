@@ -292,7 +292,8 @@ class PythonTarget(CodeTarget):
         return (
             isinstance(node, CodeValue)
             and isinstance(node.expression, ast.Constant)
-            and is_bound(str(node.expression.value))
+            and isinstance(node.expression.value, str)
+            and is_bound(node.expression.value)
         )
 
     def copies(self, path: KeyPath) -> bool:

@@ -9,6 +9,7 @@ import ast
 import os.path
 from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 from arc_toolkit.azureml.kinds import Family
 from arc_toolkit.azureml.library import Library
@@ -32,13 +33,14 @@ from arc_toolkit.azureml.python.meaning import (
 from arc_toolkit.azureml.python.names import Module
 from arc_toolkit.azureml.python.own_modules import OwnModules
 from arc_toolkit.azureml.python.sdk_names import Generation
-from arc_toolkit.edit.code.expressions import chain, dotted, last_name
+from arc_toolkit.edit.code.expressions import dotted, last_name
 from arc_toolkit.edit.code.names import Binding, Scope, Statement, certain_binding, find_bindings
+from arc_toolkit.edit.code.values import Effort, Evaluator
 
 _DEEPEST = 20
 
 
-class Meanings:
+class Meanings(Evaluator):
     """Answers for one module; `path` is its own, and `library` reads the files that it names.
 
     `assume` is what a component is taken for whose kind is not known. `imports`: how many modules import each other
@@ -52,16 +54,14 @@ class Meanings:
         library: Library,
         assume: Family | None = None,
         imports: int = 0,
+        effort: Effort | None = None,
     ) -> None:
+        super().__init__(module, os.path.abspath(path), sdk.ROLES.__contains__, effort)
         self.module = module
         self.imports = imports
-        path = os.path.abspath(path)
-        self.folder = os.path.dirname(path)
+        self.folder = os.path.dirname(self.file)
         self.library = library
         self.assume = assume
-        self.file = path
-        # By the functions and classes that they are the insides of.
-        self.scopes = {id(scope.node): scope for scope in module.scopes if scope.node is not None}
         self._seen: dict[int, Meaning] = {}
         self._pipelines: dict[int, PipelineFunction | None] = {}
 
@@ -75,14 +75,23 @@ class Meanings:
 
     def of_module(self, module: Module, path: str) -> Meanings:
         """The same for a module that this one imports."""
-        return Meanings(module, path, self.library, self.assume, self.imports + 1)
+        return Meanings(
+            module, path, self.library, self.assume, self.imports + 1, effort=self.effort
+        )
 
     # --- names ---------------------------------------------------------------------------------------------------
 
     def binding(self, name: str, statement: Statement) -> Binding | UnknownMeaning:
         """What a name is bound to, seen from a place."""
-        bindings = find_bindings(name, statement, sdk.ROLES.__contains__)
+        bindings = find_bindings(name, statement, self.is_known)
         return _last(name, bindings, statement) if bindings else NOTHING
+
+    def bindings(self, name: str, statement: Statement) -> list[Binding]:
+        binding = self.binding(name, statement)
+        return [binding] if isinstance(binding, Binding) else list(binding.options)
+
+    def imported(self, path: str) -> Any:
+        return self.own_modules.value(path)
 
     def bound(self, name: str, statement: Statement) -> tuple[ast.expr, Statement] | None:
         """The expression that a name stands for, and its statement."""
@@ -91,53 +100,9 @@ class Meanings:
             return binding.value, binding.statement
         return None
 
-    def stands_for(self, node: ast.expr, statement: Statement) -> tuple[ast.expr, Statement] | None:
-        """The expression that a name, `self.name` or `Class.name` stands for, and its statement."""
-        if isinstance(node, ast.Name):
-            return self.bound(node.id, statement)
-        return self._of_class(node, statement) if isinstance(node, ast.Attribute) else None
-
-    def _class_of(self, node: ast.expr, statement: Statement) -> Scope | None:
-        """The class that `self` or its own name is about."""
-        binding = self.binding(node.id, statement) if isinstance(node, ast.Name) else None
-        if not isinstance(binding, Binding) or binding.value is not None:
-            return None
-        stmt = binding.statement.stmt
-        owner = (
-            self.scopes.get(id(stmt)) if isinstance(stmt, ast.ClassDef) else binding.statement.scope
-        )
-        return owner if owner is not None and isinstance(owner.node, ast.ClassDef) else None
-
-    def _of_class(
-        self, node: ast.Attribute, statement: Statement
-    ) -> tuple[ast.expr, Statement] | None:
-        """What a class says about `self.name` or `Class.name`, if it says it once."""
-        owner = self._class_of(node.value, statement)
-        if owner is None:
-            return None
-        values = [
-            (item.value, item.statement)
-            for item in owner.bindings.get(node.attr, ())
-            if isinstance(item.value, ast.expr)
-        ]
-        for method in self.module.scopes:
-            if method.statement is not None and method.statement.scope is owner:
-                values += [
-                    (use.value, use.statement)
-                    for use in method.uses.get("self", ())
-                    if use.how == "assign" and use.path == (node.attr,)
-                ]
-        return values[0] if len(values) == 1 else None
-
     def path(self, node: ast.expr, statement: Statement) -> str | None:
         """The import path of `aml.dsl.pipeline`, or None."""
-        parts = chain(node)
-        if parts is None or any(part.startswith("[") for part in parts[1]):
-            return None
-        binding = self.binding(parts[0], statement)
-        if isinstance(binding, UnknownMeaning) or not isinstance(binding.value, str):
-            return None
-        return ".".join((binding.value, *parts[1]))
+        return self.import_path(node, statement)
 
     def role(self, node: ast.expr, statement: Statement) -> sdk.SdkRole:
         path = self.path(node, statement)
@@ -192,9 +157,9 @@ class Meanings:
             case ast.Name():
                 return self.of_name(node.id, statement, depth)
             case ast.Attribute():
-                return self._attribute(node, statement, depth)
+                return self._attribute_meaning(node, statement, depth)
             case ast.Call():
-                return self._call(node, statement, depth)
+                return self._call_meaning(node, statement, depth)
             case ast.IfExp() | ast.BoolOp():
                 return UnknownMeaning("chosen at run time", chosen=True)
             case ast.Subscript():
@@ -231,10 +196,6 @@ class Meanings:
             module = path.rpartition(".")[0] + "."
         return UnknownMeaning(f"{name} is imported from {module}", imported=path)
 
-    def text(self, node: ast.expr, statement: Statement) -> str | None:
-        """The text of an expression that is plain."""
-        return self.files.text(node, statement)
-
     def function(self, function: ast.FunctionDef, statement: Statement) -> Meaning:
         for decorator in function.decorator_list:
             role = self.role(
@@ -255,7 +216,7 @@ class Meanings:
         ):
             bindings = [named]
         elif isinstance(function, ast.Attribute) and (
-            owner := self._class_of(function.value, statement)
+            owner := self.class_of(function.value, statement)
         ):
             bindings = owner.bindings.get(function.attr, [])
         if len(bindings) != 1 or not isinstance(bindings[0].value, ast.FunctionDef):
@@ -284,7 +245,7 @@ class Meanings:
             return self.files.loaded_by(scope, stmt.value, returns[0], call, statement) or meaning
         return meaning if isinstance(meaning, Component | Builder | PipelineFunction) else None
 
-    def _attribute(self, node: ast.Attribute, statement: Statement, depth: int) -> Meaning:
+    def _attribute_meaning(self, node: ast.Attribute, statement: Statement, depth: int) -> Meaning:
         path = self.path(node, statement)
         if path is not None:
             return self._imported(dotted(node), path)
@@ -292,7 +253,7 @@ class Meanings:
             base = self.of(node.value, statement, depth + 1)
             if isinstance(base, Builder | Step):
                 return Component("v2", base.family)
-        held = self._of_class(node, statement) or self._held(
+        held = self.class_attribute(node, statement) or self._held(
             node.value, ast.Constant(node.attr), statement
         )
         return NOTHING if held is None else self.of(*held, depth + 1)
@@ -301,7 +262,7 @@ class Meanings:
         self, holder: ast.expr, key: ast.expr, statement: Statement
     ) -> tuple[ast.expr, Statement] | None:
         """What `{"train": ...}["train"]` or `SimpleNamespace(train=...).train` is, if nothing is assigned to it."""
-        bound = self.stands_for(holder, statement)
+        bound = self.bound_expression(holder, statement)
         if bound is None or not isinstance(key, ast.Constant) or not isinstance(holder, ast.Name):
             return None
         value, place = bound
@@ -317,7 +278,7 @@ class Meanings:
         )
         return (values[key.value], place) if key.value in values and not changed else None
 
-    def _call(self, call: ast.Call, statement: Statement, depth: int) -> Meaning:
+    def _call_meaning(self, call: ast.Call, statement: Statement, depth: int) -> Meaning:
         function = call.func
         if isinstance(function, ast.Attribute):
             if function.attr == "sweep" and self.path(function, statement) is None:

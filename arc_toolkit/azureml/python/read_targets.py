@@ -16,10 +16,11 @@ from arc_toolkit.azureml.python.meaning import (
     Sweep,
     UnknownMeaning,
 )
-from arc_toolkit.azureml.python.python_documents import CodeReader, Fields, place_node, tree
+from arc_toolkit.azureml.python.python_documents import CodeReader, Fields
 from arc_toolkit.azureml.python.python_targets import PythonPipeline, PythonTarget
 from arc_toolkit.azureml.python.read_meaning import Meanings
 from arc_toolkit.edit.code.names import Statement, Use
+from arc_toolkit.edit.code.nodes import place_node, tree
 
 
 def read_settings(targets: list[PythonTarget], meanings: Meanings) -> None:

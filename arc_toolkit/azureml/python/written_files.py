@@ -7,26 +7,24 @@ from __future__ import annotations
 
 import ast
 import os.path
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from arc_toolkit.azureml.documents import Document, parse
 from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.python.names import Module
-from arc_toolkit.azureml.python.texts import Texts
 from arc_toolkit.edit.code.expressions import calls_in
 from arc_toolkit.edit.code.names import Block, Statement
 from arc_toolkit.edit.code.source import Source
+from arc_toolkit.edit.code.values import Evaluator
 from arc_toolkit.edit.files.edits import Unreadable
 
-# Texts, with what to put in place of an unknown part.
-TextsOf = Callable[[str], Texts]
 _WRITES = frozenset({"write", "write_text"})
 
 
-def written_texts(module: Module, make_texts: TextsOf) -> dict[str, str]:
+def written_texts(module: Module, values: Evaluator) -> dict[str, str]:
     """What the code writes to files, by the paths as it names them; the first one if it writes several."""
     texts: dict[str, str] = {}
-    for name, content in (*_cells(module, make_texts("")), *_calls(module, make_texts)):
+    for name, content in (*_cells(module, values), *_calls(module, values)):
         texts.setdefault(os.path.normpath(name), content)
     return texts
 
@@ -39,7 +37,7 @@ def written_document(file: str, content: str, library: Library) -> Document | No
         return None
 
 
-def _cells(module: Module, texts: Texts) -> Iterator[tuple[str, str]]:
+def _cells(module: Module, values: Evaluator) -> Iterator[tuple[str, str]]:
     """`%%writefile {folder}/train.yml`: IPython puts in what the names in braces are at that time."""
     for source in module.sources:
         if source.written is None:
@@ -49,7 +47,7 @@ def _cells(module: Module, texts: Texts) -> Iterator[tuple[str, str]]:
             expression = ast.parse(f"f{name!r}", mode="eval").body
         except SyntaxError:
             continue
-        written = texts.of(expression, _end(module, source))
+        written = values.text(expression, _end(module, source))
         if written is not None:
             yield written, content
 
@@ -64,9 +62,9 @@ def _end(module: Module, source: Source) -> Statement:
     return Statement(source, [], ast.Pass(), module.top, Block("scope"), last + 1)
 
 
-def _calls(module: Module, make_texts: TextsOf) -> Iterator[tuple[str, str]]:
+def _calls(module: Module, values: Evaluator) -> Iterator[tuple[str, str]]:
     """`with open(name, "w") as f: f.write(content)` and `Path(name).write_text(content)`."""
-    names, contents = make_texts(""), make_texts("0")
+    contents = values.with_placeholder("0")
     for scope in module.scopes:
         for statement in scope.statements:
             for call in calls_in(statement.stmt) if isinstance(statement.stmt, ast.Expr) else ():
@@ -83,8 +81,8 @@ def _calls(module: Module, make_texts: TextsOf) -> Iterator[tuple[str, str]]:
                     if isinstance(holder, ast.Name)
                     else None
                 )
-                written = names.of(opened or holder, statement)
-                content = contents.of(call.args[0], statement)
+                written = values.text(opened or holder, statement)
+                content = contents.text(call.args[0], statement)
                 if written is not None and content is not None:
                     yield written, content
 

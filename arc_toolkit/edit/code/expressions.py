@@ -39,9 +39,17 @@ def dotted(node: ast.expr) -> str:
     return ".".join((parts[0], *parts[1])) if parts else "an expression"
 
 
+def unparsed(node: ast.expr) -> str:
+    """The text of an expression, however deep it is or large its numbers are."""
+    try:
+        return ast.unparse(node)
+    except (RecursionError, ValueError):
+        return "an expression"
+
+
 def short(node: ast.expr) -> str:
     """An expression for a message."""
-    text = ast.unparse(node)
+    text = unparsed(node)
     return text if len(text) <= 60 else text[:57] + "..."
 
 

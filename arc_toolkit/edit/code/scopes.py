@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from arc_toolkit.edit.code.expressions import chain, last_name
+from arc_toolkit.edit.code.expressions import chain, last_name, place_parts
 from arc_toolkit.edit.code.names import Binding, Block, BlockKind, CodeScopes, Scope, Statement, Use
 from arc_toolkit.edit.code.source import Source
 
@@ -174,6 +174,8 @@ def _assign(target: ast.expr, value: ast.expr, statement: Statement) -> None:
         case ast.Attribute() | ast.Subscript(), _:
             if (parts := chain(target)) is not None and parts[1]:
                 _add_use(parts[0], Use("assign", parts[1], statement, value))
+            elif len(place := place_parts(target)) > 1:  # name[0] = value
+                _add_use(place[0], Use("assign", place[1:], statement, value))
         case ast.Tuple() | ast.List(), ast.Tuple() | ast.List() if len(target.elts) == len(
             value.elts
         ) and not any(isinstance(item, ast.Starred) for item in (*target.elts, *value.elts)):

@@ -1,233 +1,693 @@
-"""Values in Python code as the nodes that YAML is read into: who looks into them need not know the language.
+"""The value of a Python expression, without running it: the only evaluator of code in this package.
 
-Displays, constants and calls of known classes are read, also through names that are bound once; anything else is an
-`OpaqueNode` with the reason. Every node knows the expression that it was read from.
+An `Evaluator` answers for one module. `value` returns plain Python data (text, numbers, None, lists, tuples,
+dictionaries, `PurePath`) or raises `OpaqueValue` with the reason: equal to what Python computes, or opaque.
+
+    HERE = os.path.dirname(__file__)
+    NAMES = ["train", "score"]
+    NAMES.append("%s-%d" % ("eval", 2))
+    load(source=os.path.join(HERE, "jobs", f"{NAMES[0]}.yml"))
+
+    values.value(<the source argument>, statement)     "/repo/jobs/train.yml", for the module /repo/run.py
+    values.value(<NAMES>, statement)                   ["train", "score", "eval-2"]
+    values.value(<input()>, statement)                 OpaqueValue("it is input()")
+
+Names: a name has a value if all the bindings that may hold at the statement agree. Lists and dictionaries have what
+`append`, `extend`, `update` and `name["key"] = value` add before the statement; any other change makes them opaque.
+`self.name` and `Class.name` are followed if the class sets them once. The working directory is `.`, and a path that
+is made absolute stays relative to it, because only the file that it leads to matters.
+
+Limits: files are other people's, so each operation is checked before it is computed. Depth and steps are counted;
+text above 100 kB, sequences above 10,000 items, and numbers above 10**18 are opaque, and so is everything once a
+module has made values of 10 million characters and items.
+
+    "%1500000000s.yml" % "a"   "a" * 3000000000   "{:>999999999}".format(1)   range(10**12)   10**10**10
+    ",".join(["a" * 90000] * 9000)                     all opaque, none of them computed
+
+A package adds what it knows by overriding `bindings`, `imported`, `call`, `attribute` and `operand`. A call of a class
+that a package knows is not a value: `follow` leads from a name to the call, and `call_arguments` reads its arguments.
+
+`edit/code/nodes.py` shows the same code as the nodes that YAML is read into, for those who edit it.
 """
 
 from __future__ import annotations
 
 import ast
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+import copy
+import os.path
+import re
+import string
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from pathlib import PurePath
+from typing import Any, NoReturn, Self
 
-import yaml
-
-from arc_toolkit.edit.code.expressions import place_parts, short
-from arc_toolkit.edit.code.names import CodeScopes, Statement, certain_binding, find_bindings
-from arc_toolkit.edit.yaml.nodes import (
-    BOOL,
-    FLOAT,
-    INT,
-    MAP,
-    NULL,
-    SEQ,
-    STR,
-    YamlNode,
-    items_of,
-    pairs,
+from arc_toolkit.edit.code.expressions import chain, short
+from arc_toolkit.edit.code.names import (
+    Binding,
+    CodeScopes,
+    Scope,
+    Statement,
+    Use,
+    certain_binding,
+    find_bindings,
 )
 
-_DEEPEST = 40
-# Methods that change a list or a dictionary.
-_CHANGING = frozenset(
-    ("append", "extend", "insert", "update", "setdefault", "pop", "clear", "remove", "popitem")
-)
+MAX_DEPTH = 40
+# Expressions that are looked at for one value.
+MAX_STEPS = 10_000
+MAX_TEXT = 100_000
+MAX_ITEMS = 10_000
+MAX_NUMBER = 10**18
+# Characters and items of one value, and of all values of a module.
+MAX_WEIGHT = 1_000_000
+MAX_MADE = 10_000_000
+
+# An expression and the statement that it is read at.
+Bound = tuple[ast.expr, Statement]
 
 
-class OpaqueNode(yaml.Node):
-    """An expression whose value is not known before it runs. Its tag is none of YAML, and its value is its text."""
+class OpaqueValue(Exception):
+    """A value that only running the code would tell; `reason` is a part of a sentence."""
 
-    id = "opaque"
-
-    def __init__(self, text: str, reason: str, start: yaml.Mark, end: yaml.Mark) -> None:
-        super().__init__("opaque", text, start, end)
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
         self.reason = reason
 
 
-@dataclass(eq=False, slots=True)
-class CodeOrigin:
-    """The expression that a node was read from, its statement, and the names on the way to it."""
+class Effort:
+    """What the evaluation of a module, and of those that it imports, has cost so far."""
 
-    statement: Statement
-    expression: ast.expr
-    names: list[str]
+    def __init__(self) -> None:
+        self.depth = 0
+        # How many bound values the current expression is inside of.
+        self.bound_values = 0
+        self.steps = 0
+        self.made = 0
+
+    def make(self, value: Any) -> Any:
+        """The value, if it is within the limits."""
+        if isinstance(value, str) and len(value) > MAX_TEXT:
+            raise OpaqueValue("it is longer than 100 kB")
+        if isinstance(value, list | tuple | dict) and len(value) > MAX_ITEMS:
+            raise OpaqueValue(f"it has more than {MAX_ITEMS:,} items")
+        if isinstance(value, int) and abs(value) > MAX_NUMBER:
+            raise OpaqueValue("it is a very large number")
+        size = weight(value)
+        self.made += size
+        if size > MAX_WEIGHT or self.made > MAX_MADE:
+            raise OpaqueValue("it is too large to be computed here")
+        return value
 
 
-# The fields of a call of a known class, by the names that they have in a manifest; None for any other call.
-ReadCall = Callable[[ast.Call, Statement], "list[tuple[str, ast.expr]] | None"]
+class Evaluator:
+    """Values and names of one module.
 
-
-class ValueReader:
-    """Reads the values of one module.
-
-    `matters` says of the parts of a place, such as ("job", "spec", "template"), whether a change there matters.
+    `file` is what `__file__` is. `is_known` says of a dotted path whether `from module import *` brings it.
     """
 
     def __init__(
         self,
         code: CodeScopes,
-        read_call: ReadCall,
-        is_known: Callable[[str], bool],
-        matters: Callable[[Sequence[str]], bool],
+        file: str = "",
+        is_known: Callable[[str], bool] = lambda path: False,
+        effort: Effort | None = None,
     ) -> None:
         self.code = code
+        self.file = file
         self.is_known = is_known
-        self._read_call = read_call
-        self._matters = matters
-        self._nodes: dict[int, YamlNode] = {}
-        self._origins: dict[int, tuple[YamlNode, CodeOrigin]] = {}
-        self._passed: set[int] = set()
-        self._changes: list[tuple[tuple[str, ...], Statement]] | None = None
+        self.effort = effort or Effort()
+        self.placeholder: str | None = None
+        self._arguments: Mapping[tuple[int, str], Bound] = {}
 
-    def origin(self, node: YamlNode | None) -> CodeOrigin | None:
-        """Where a node comes from; None for one that was made up."""
-        pair = self._origins.get(id(node))
-        return pair[1] if pair is not None else None
+    # --- what a package adds ---------------------------------------------------------------------------------------
 
-    def is_used_elsewhere(self, name: str) -> bool:
-        """Whether a name that was passed is also used where nothing was read."""
-        loads = Counter(
-            id(part) in self._passed
-            for source in self.code.sources
-            for stmt in source.body
-            for part in ast.walk(stmt)
-            if isinstance(part, ast.Name) and part.id == name and isinstance(part.ctx, ast.Load)
-        )
-        return loads[False] > 0
+    def bindings(self, name: str, statement: Statement) -> list[Binding]:
+        """The binding of a name that holds at a statement, or all that may hold where that is not certain."""
+        bindings = find_bindings(name, statement, self.is_known)
+        certain = certain_binding(bindings, statement)
+        return bindings if certain is None else [certain]
 
-    def mark(self, expression: ast.expr, statement: Statement) -> yaml.Mark:
-        source = statement.source
-        line = source.file_line(expression.lineno) - 1
-        return yaml.Mark("", 0, line, source.column(expression) - 1, None, 0)
+    def imported(self, path: str) -> Any:
+        """The value of `package.module.NAME`, which this module imports."""
+        raise OpaqueValue(f"it is imported: {path}")
 
-    def read(self, expression: ast.expr, statement: Statement, depth: int = 0) -> YamlNode:
-        """The value of an expression at a statement."""
-        if id(expression) not in self._nodes:
-            self._nodes[id(expression)] = node = self._read(expression, statement, depth)
-            self._origins.setdefault(id(node), (node, CodeOrigin(statement, expression, [])))
-        return self._nodes[id(expression)]
+    def call(self, node: ast.Call, statement: Statement) -> Any:
+        """The value of a call that is not one of the functions below."""
+        raise OpaqueValue(f"it is {short(node)}")
 
-    def change_of(self, parts: Sequence[str], statement: Statement) -> int:
-        """The line where something in a place of this name is changed later; 0 if nothing is."""
-        if self._changes is None:
-            self._changes = list(self._find_changes())
-        scope = _scope_of(parts[0], statement, self.is_known)
-        for changed, other in self._changes:
-            is_below = len(changed) > len(parts) and changed[: len(parts)] == tuple(parts)
-            if (
-                is_below
-                and self._matters(changed[len(parts) :])
-                and (parts[0] == "self" or _scope_of(parts[0], other, self.is_known) is scope)
-            ):
-                return other.source.file_line(other.stmt.lineno)
-        return 0
+    def attribute(self, node: ast.Attribute, statement: Statement) -> Any:
+        """The value of an attribute of something that is no value itself."""
+        raise OpaqueValue(f"it is {short(node)}")
 
-    def _find_changes(self) -> Iterator[tuple[tuple[str, ...], Statement]]:
-        for scope in self.code.scopes:
-            for statement in scope.statements:
-                match statement.stmt:
-                    case ast.Assign(targets=targets):
-                        places = targets
-                    case ast.AugAssign(target=target) | ast.AnnAssign(target=target):
-                        places = [target]
-                    case ast.Expr(value=ast.Call(func=ast.Attribute(attr=name, value=holder))) if (
-                        name in _CHANGING
-                    ):
-                        places = [ast.Attribute(holder, name)]
-                    case _:
-                        continue
-                for place in places:
-                    if isinstance(place, ast.Attribute | ast.Subscript) and (
-                        parts := place_parts(place)
-                    ):
-                        yield parts, statement
+    def operand(self, value: Any) -> Any:
+        """What a value is as a part of another one."""
+        return value
 
-    def _read(self, expression: ast.expr, statement: Statement, depth: int) -> YamlNode:
-        start = self.mark(expression, statement)
-        if depth > _DEEPEST:
-            return self._opaque(expression, statement, "is nested too deeply, or in a circle")
-        match expression:
-            case ast.Constant(value=None):
-                return yaml.ScalarNode(NULL, "null", start, start)
-            case ast.Constant(value=bool(value)):
-                return yaml.ScalarNode(BOOL, str(value).lower(), start, start)
-            case ast.Constant(value=int(value) | float(value)):
-                return yaml.ScalarNode(
-                    INT if isinstance(value, int) else FLOAT, str(value), start, start
-                )
-            case ast.Constant(value=str(value)):
-                return yaml.ScalarNode(STR, value, start, start)
-            case ast.List(elts=items) if not any(isinstance(item, ast.Starred) for item in items):
-                return yaml.SequenceNode(
-                    SEQ, [self.read(item, statement, depth + 1) for item in items], start, start
-                )
-            case ast.Dict(keys=keys, values=values):
-                fields = []
-                for key, item in zip(keys, values, strict=True):
-                    if not (isinstance(key, ast.Constant) and isinstance(key.value, str)):
-                        return self._opaque(
-                            expression, statement, "has keys that are not plain text"
-                        )
-                    fields.append((key.value, item))
-                return self._mapping(fields, statement, start, depth)
-            case ast.Call() if (
-                fields_of_call := self._read_call(expression, statement)
-            ) is not None:
-                return self._mapping(fields_of_call, statement, start, depth)
-            case ast.Name():
-                return self._read_name(expression, statement, depth)
-        return self._opaque(
-            expression, statement, f"comes from {short(expression)}, which is not a plain value"
-        )
+    # --- names -----------------------------------------------------------------------------------------------------
 
-    def _read_name(self, expression: ast.Name, statement: Statement, depth: int) -> YamlNode:
-        name = expression.id
-        binding = certain_binding(find_bindings(name, statement, self.is_known), statement)
-        if binding is None or not isinstance(binding.value, ast.expr):
-            why = f", which is {binding.why}" if binding is not None and binding.why else ""
-            return self._opaque(expression, statement, f"comes from {name}{why}")
-        if line := self.change_of((name,), binding.statement):
-            return self._opaque(
-                expression, statement, f"comes from {name}, which is changed in line {line}"
-            )
-        node = self.read(binding.value, binding.statement, depth + 1)
-        self._passed.add(id(expression))
-        origin = self.origin(node)
-        if origin is not None and name not in origin.names:
-            origin.names.append(name)
-        return node
+    @cached_property
+    def scopes(self) -> dict[int, Scope]:
+        """Functions and classes by the ids of their nodes."""
+        return {id(scope.node): scope for scope in self.code.scopes if scope.node is not None}
 
-    def _mapping(
-        self,
-        fields: Sequence[tuple[str, ast.expr]],
-        statement: Statement,
-        start: yaml.Mark,
-        depth: int,
-    ) -> YamlNode:
-        value = [
-            (yaml.ScalarNode(STR, key, start, start), self.read(expression, statement, depth + 1))
-            for key, expression in fields
+    def certain(self, name: str, statement: Statement) -> Binding | None:
+        """The binding of a name, if there is only one that may hold."""
+        bindings = self.bindings(name, statement)
+        return bindings[0] if len(bindings) == 1 else None
+
+    def bound_expression(self, node: ast.expr, statement: Statement) -> Bound | None:
+        """The expression that a name, `self.name` or `Class.name` is certainly bound to."""
+        if isinstance(node, ast.Name):
+            if (id(statement.scope), node.id) in self._arguments:
+                return self._arguments[id(statement.scope), node.id]
+            binding = self.certain(node.id, statement)
+            if binding is not None and isinstance(binding.value, ast.expr):
+                return binding.value, binding.statement
+        elif isinstance(node, ast.Attribute):
+            return self.class_attribute(node, statement)
+        return None
+
+    def follow(self, node: ast.expr, statement: Statement) -> Bound:
+        """The expression at the end of a chain of names: `JOB = spec; spec = Job(...)` leads from JOB to the call."""
+        for _ in range(MAX_DEPTH):
+            bound = self.bound_expression(node, statement) if isinstance(node, ast.Name) else None
+            if bound is None:
+                break
+            node, statement = bound
+        return node, statement
+
+    def class_of(self, node: ast.expr, statement: Statement) -> Scope | None:
+        """The class that `self`, or the name of the class, is about."""
+        binding = self.certain(node.id, statement) if isinstance(node, ast.Name) else None
+        if binding is None or binding.value is not None:
+            return None
+        stmt = binding.statement.stmt
+        is_class = isinstance(stmt, ast.ClassDef)
+        owner = self.scopes.get(id(stmt)) if is_class else binding.statement.scope
+        return owner if owner is not None and isinstance(owner.node, ast.ClassDef) else None
+
+    def class_attribute(self, node: ast.Attribute, statement: Statement) -> Bound | None:
+        """What a class sets `self.name` or `Class.name` to, if it does so once."""
+        owner = self.class_of(node.value, statement)
+        if owner is None:
+            return None
+        values = [
+            (item.value, item.statement)
+            for item in owner.bindings.get(node.attr, ())
+            if isinstance(item.value, ast.expr)
         ]
-        return yaml.MappingNode(MAP, value, start, start)
+        for method in self.code.scopes:
+            if method.statement is not None and method.statement.scope is owner:
+                values += [
+                    (use.value, use.statement)
+                    for use in method.uses.get("self", ())
+                    if use.how == "assign" and use.path == (node.attr,)
+                ]
+        return values[0] if len(values) == 1 else None
 
-    def _opaque(self, expression: ast.expr, statement: Statement, reason: str) -> OpaqueNode:
-        start = self.mark(expression, statement)
-        return OpaqueNode(ast.unparse(expression), reason, start, start)
+    def import_path(self, node: ast.expr, statement: Statement) -> str | None:
+        """`azure.ai.ml.dsl.pipeline` for `aml.dsl.pipeline`, if its first name is an import."""
+        parts = chain(node)
+        if parts is None or any(part.startswith("[") for part in parts[1]):
+            return None
+        binding = self.certain(parts[0], statement)
+        if binding is None or not isinstance(binding.value, str):
+            return None
+        return ".".join((binding.value, *parts[1]))
+
+    def _public_path(self, node: ast.expr, statement: Statement) -> str:
+        """The path of a function or constant: `os.path.join`, or `str` if nothing here binds that name."""
+        parts = chain(node)
+        if parts is not None and not self.bindings(parts[0], statement):
+            return ".".join((parts[0], *parts[1]))
+        return self.import_path(node, statement) or ""
+
+    def uses(self, binding: Binding, until: Statement | None) -> Iterator[Use]:
+        """What is said about a bound object before a statement; in another scope, all of it."""
+        scope = binding.statement.scope
+        is_here = until is not None and until.scope is scope
+        end = until.order if until is not None and is_here else float("inf")
+        for use in scope.uses.get(binding.name, ()):
+            if binding.statement.order < use.statement.order < end:
+                yield use
+
+    def with_arguments(self, function: Scope, arguments: Mapping[str, Bound]) -> Self:
+        """The same evaluator, inside of a call of a function: its parameters are what the call passes."""
+        inside = copy.copy(self)
+        inside._arguments = {(id(function), name): bound for name, bound in arguments.items()}
+        return inside
+
+    def with_placeholder(self, placeholder: str) -> Self:
+        """The same evaluator, which reads a text although operands in it are opaque: they are the placeholder."""
+        lenient = copy.copy(self)
+        lenient.placeholder = placeholder
+        return lenient
+
+    # --- values ----------------------------------------------------------------------------------------------------
+
+    def text(self, node: ast.expr, statement: Statement) -> str | None:
+        """The value of an expression that is text or a path."""
+        try:
+            value = self.value(node, statement)
+        except OpaqueValue:
+            return None
+        return str(value) if isinstance(value, str | PurePath) else None
+
+    def value(self, node: ast.expr, statement: Statement) -> Any:
+        """The value of an expression at a statement; see the beginning of this module."""
+        effort = self.effort
+        if effort.depth == 0:
+            effort.steps = 0
+        effort.steps += 1
+        if effort.depth > MAX_DEPTH or effort.steps > MAX_STEPS:
+            raise OpaqueValue("it is nested too deeply, or defined in a circle")
+        effort.depth += 1
+        try:
+            return effort.make(self._value(node, statement))
+        except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError):
+            raise OpaqueValue(f"it is {short(node)}") from None
+        finally:
+            effort.depth -= 1
+
+    def _operand(self, node: ast.expr, statement: Statement) -> Any:
+        try:
+            return self.operand(self.value(node, statement))
+        except OpaqueValue:
+            if self.placeholder is None:
+                raise
+            return self.placeholder
+
+    def _value(self, node: ast.expr, statement: Statement) -> Any:
+        match node:
+            case ast.Constant(value=str() | int() | float() | None as value):
+                return value
+            case ast.Name():
+                return self._name(node, statement)
+            case ast.Attribute():
+                return self._attribute(node, statement)
+            case ast.List(elts=items) | ast.Tuple(elts=items):
+                values = self._items(items, statement)
+                return tuple(values) if isinstance(node, ast.Tuple) else values
+            case ast.Dict(keys=keys, values=items):
+                names = self._items([key or _refuse(node) for key in keys], statement)
+                return dict(zip(names, self._items(items, statement), strict=True))
+            case ast.JoinedStr(values=parts):
+                return _concatenation(self._format_part(part, statement) for part in parts)
+            case ast.UnaryOp(op=ast.USub() | ast.UAdd() as sign, operand=operand):
+                number = self._operand(operand, statement)
+                return -number if isinstance(sign, ast.USub) else +number
+            case ast.BinOp(left=left, op=operator, right=right):
+                operands = self._operand(left, statement), self._operand(right, statement)
+                return _operation(operator, *operands)
+            case ast.Subscript(value=holder, slice=key) if not isinstance(key, ast.Slice):
+                return self._operand(holder, statement)[self._operand(key, statement)]
+            case ast.Call():
+                return self._call(node, statement)
+        raise OpaqueValue(f"it is {short(node)}")
+
+    def _items(self, nodes: Sequence[ast.expr], statement: Statement) -> list[Any]:
+        values: list[Any] = []
+        for node in nodes:
+            if isinstance(node, ast.Starred):
+                values += self._operand(node.value, statement)
+            else:
+                values.append(self._operand(node, statement))
+            if len(values) > MAX_ITEMS:
+                raise OpaqueValue(f"it has more than {MAX_ITEMS:,} items")
+        return values
+
+    # --- values of names -------------------------------------------------------------------------------------------
+
+    def _name(self, node: ast.Name, statement: Statement) -> Any:
+        if (argument := self._arguments.get((id(statement.scope), node.id))) is not None:
+            return self.value(*argument)
+        bindings = self.bindings(node.id, statement)
+        if not bindings:
+            if node.id == "__file__" and self.file:
+                return self.file
+            raise OpaqueValue(f"{node.id} is not set here")
+        values = [self._bound_value(binding) for binding in bindings]
+        if any(type(value) is not type(values[0]) or value != values[0] for value in values):
+            raise OpaqueValue(f"{node.id} is chosen at run time")
+        if isinstance(values[0], list | dict):
+            return self._with_changes(bindings, values[0], statement)
+        return values[0]
+
+    def _bound_value(self, binding: Binding) -> Any:
+        if isinstance(binding.value, str):
+            return self.imported(binding.value)
+        if not isinstance(binding.value, ast.expr):
+            raise OpaqueValue(f"{binding.name} is {binding.why or 'made elsewhere'}")
+        self.effort.bound_values += 1
+        try:
+            return self.value(binding.value, binding.statement)
+        finally:
+            self.effort.bound_values -= 1
+
+    def _with_changes(
+        self, bindings: Sequence[Binding], value: list[Any] | dict[Any, Any], statement: Statement
+    ) -> Any:
+        """A list or dictionary with what is added to it before a statement."""
+        binding = bindings[0]
+        name, scope = binding.name, binding.statement.scope
+        if len(bindings) > 1:
+            raise OpaqueValue(f"{name} is chosen at run time")
+        changes = [
+            (other, use)
+            for other in self.code.scopes
+            for use in other.uses.get(name, ())
+            if is_change(use) and self.certain(name, use.statement) is binding
+        ]
+        for other, use in changes:
+            # In another function, or after another object has got hold of it.
+            is_later = self.effort.bound_values and use.statement.order >= statement.order
+            if other is not scope or is_later:
+                raise OpaqueValue(f"{name} is changed in line {use.statement.stmt.lineno}")
+        value = value.copy()
+        for use in self.uses(binding, statement):
+            if not is_change(use):
+                continue
+            line = use.statement.stmt.lineno
+            if not use.statement.is_certain_before(statement):
+                raise OpaqueValue(f"{name} is changed under a condition in line {line}")
+            if use.statement.block.has("loop", until=binding.statement.block):
+                raise OpaqueValue(f"{name} is changed in a loop in line {line}")
+            mentions = [part for part in ast.walk(use.value) if getattr(part, "id", "") == name]
+            if len(mentions) > (use.how == "call"):
+                raise OpaqueValue(f"{name} is put into itself in line {line}")
+            self._change(use, value)
+            self.effort.make(value)
+        return value
+
+    def _change(self, use: Use, value: list[Any] | dict[Any, Any]) -> None:
+        match use.path, use.value, value:
+            case ("append",), ast.Call(args=[item], keywords=[]), list():
+                value.append(self._operand(item, use.statement))
+            case ("extend",), ast.Call(args=[item], keywords=[]), list():
+                value.extend(self._operand(item, use.statement))
+            case ("update",), ast.Call(args=[item], keywords=[]), dict():
+                value.update(self._operand(item, use.statement))
+            case (key,), item, dict() if use.how == "assign" and key[1:-1]:
+                value[key[1:-1]] = self._operand(item, use.statement)
+            case _:
+                line = use.statement.stmt.lineno
+                raise OpaqueValue(f"it is changed in line {line}")
+
+    def _attribute(self, node: ast.Attribute, statement: Statement) -> Any:
+        if (path := self._public_path(node, statement)) in _CONSTANTS:
+            return _CONSTANTS[path]
+        if self.import_path(node, statement) is not None:
+            return self.imported(path)
+        if (bound := self.class_attribute(node, statement)) is not None:
+            return self.value(*bound)
+        if node.attr in _PATH_ATTRIBUTES:
+            try:
+                holder = self._operand(node.value, statement)
+            except OpaqueValue:
+                holder = None
+            if isinstance(holder, PurePath):
+                value = getattr(holder, node.attr)
+                return tuple(value) if node.attr == "parents" else value
+        return self.attribute(node, statement)
+
+    # --- calls -----------------------------------------------------------------------------------------------------
+
+    def _call(self, node: ast.Call, statement: Statement) -> Any:
+        function = _FUNCTIONS.get(self._public_path(node.func, statement))
+        if function is not None:
+            return self._apply(function, node, statement)
+        if isinstance(node.func, ast.Attribute) and node.func.attr in _METHODS:
+            try:
+                receiver = self._operand(node.func.value, statement)
+            except OpaqueValue:
+                return self.call(node, statement)
+            kind, method = _METHODS[node.func.attr]
+            if isinstance(receiver, kind):
+                return self._apply(method, node, statement, receiver)
+        return self.call(node, statement)
+
+    def _apply(
+        self, function: Callable[..., Any], node: ast.Call, statement: Statement, *receiver: Any
+    ) -> Any:
+        arguments = [*receiver, *self._items(node.args, statement)]
+        named = {
+            keyword.arg or _refuse(node): self._operand(keyword.value, statement)
+            for keyword in node.keywords
+        }
+        if named and function not in (_format_text, _absolute_path):
+            raise OpaqueValue(f"it is {short(node)}")
+        if function is not _joined and weight([*arguments, *named.values()]) > MAX_TEXT:
+            raise OpaqueValue("it is longer than 100 kB")
+        return function(*arguments, **named)
+
+    def _format_part(self, part: ast.expr, statement: Statement) -> str:
+        """A piece of an f-string."""
+        if not isinstance(part, ast.FormattedValue):
+            return str(self._operand(part, statement))
+        spec = self._value(part.format_spec, statement) if part.format_spec is not None else ""
+        if part.conversion not in (-1, ord("s")):
+            raise OpaqueValue(f"it is {short(part.value)}, converted")
+        value = self._operand(part.value, statement)
+        if part.conversion == ord("s"):
+            value = _to_text(value)
+        return _format_value(value, spec)
 
 
-def plain_data(node: YamlNode) -> Any:
-    """The value of a node as plain data; an opaque one is the pair of a mark and its text."""
-    if isinstance(node, yaml.MappingNode):
-        return {key: plain_data(value) for key, (_, value) in pairs(node).items()}
-    if isinstance(node, yaml.SequenceNode):
-        return [plain_data(item) for item in items_of(node)]
-    if isinstance(node, OpaqueNode) or node.tag == STR:
-        return (node.tag, node.value) if isinstance(node, OpaqueNode) else str(node.value)
-    return {"null": None, "true": True, "false": False}.get(node.value, (node.tag, node.value))
+def is_change(use: Use) -> bool:
+    """Whether a use may change a list or dictionary. Functions that it is passed to are trusted not to."""
+    return use.how != "argument" and use.path[-1] not in _READING_METHODS
 
 
-def _scope_of(name: str, statement: Statement, is_known: Callable[[str], bool]) -> object:
-    bindings = find_bindings(name, statement, is_known)
-    return bindings[-1].statement.scope if bindings else None
+def weight(value: Any) -> int:
+    """The characters and items of a value, counted up to `MAX_WEIGHT`; a list in it that is shared counts each time."""
+    total, stack = 0, [value]
+    while stack and total <= MAX_WEIGHT:
+        item = stack.pop()
+        if isinstance(item, str):
+            total += len(item)
+        elif isinstance(item, list | tuple):
+            total += len(item)
+            stack += item
+        elif isinstance(item, dict):
+            total += len(item)
+            stack += [*item, *item.values()]
+        elif isinstance(item, PurePath):
+            total += len(str(item))
+    return total
+
+
+@dataclass(frozen=True)
+class CallArguments:
+    """The arguments of a call by their names, each with the statement to read it at."""
+
+    values: dict[str, Bound]
+    # `*items` and `**fields`, which may hold any other argument.
+    rest: str = ""
+
+
+def call_arguments(call: ast.Call, order: Sequence[str], statement: Statement) -> CallArguments:
+    """The arguments of a call, positional ones by the order of the signature.
+
+    `Step("a", inputs=x, **more)` with the order ("name", "script") has name and inputs, and the rest `**more`.
+    """
+    values = {name: (node, statement) for name, node in zip(order, call.args, strict=False)}
+    starred = [short(node) for node in call.args if isinstance(node, ast.Starred)]
+    rest = list(starred)
+    for keyword in call.keywords:
+        if keyword.arg is None:
+            rest.append(f"**{short(keyword.value)}")
+        else:
+            values[keyword.arg] = keyword.value, statement
+    return CallArguments({} if starred else values, ", ".join(rest))
+
+
+# --- operations, each checked before it is computed ----------------------------------------------------------------
+
+_Number = int | float
+# Alignment, width and precision that cannot make a text long.
+_FORMAT_SPEC = re.compile(r"[<>^]?0?\d{0,3}(?:\.\d{1,2})?[dfgsx%]?")
+_PERCENT = re.compile(r"%(?:\(\w+\))?[-+ 0]{0,3}\d{0,3}(?:\.\d{1,2})?[sdifgx%]")
+# How much longer than its value a formatted one can be.
+_MAX_PADDING = 1500
+
+
+def _refuse(node: ast.expr) -> NoReturn:
+    raise OpaqueValue(f"it is {short(node)}")
+
+
+def _too_long() -> OpaqueValue:
+    return OpaqueValue("it is longer than 100 kB")
+
+
+def _to_text(value: Any) -> str:
+    """`str(value)` of what has a short one."""
+    if isinstance(value, str | int | float | PurePath | None):
+        return str(value)
+    raise OpaqueValue("it is the text of a list or another object")
+
+
+def _concatenation(parts: Iterator[str]) -> str:
+    texts, length = [], 0
+    for part in parts:
+        texts.append(part)
+        length += len(part)
+        if length > MAX_TEXT:
+            raise _too_long()
+    return "".join(texts)
+
+
+def _format_value(value: Any, spec: str) -> str:
+    if _FORMAT_SPEC.fullmatch(spec) is None:
+        raise OpaqueValue(f"it is formatted with {spec[:20]!r}")
+    _to_text(value)
+    return format(value, spec)
+
+
+def _format_text(template: str, /, *values: Any, **named: Any) -> str:
+    """`"{}-{name:>3}".format(...)`."""
+    fields = list(string.Formatter().parse(template))
+    names = [field for _, field, _, _ in fields if field is not None]
+    if "" in names and any(name[:1].isdigit() for name in names):
+        raise OpaqueValue("its fields are numbered in two ways")
+
+    def pieces() -> Iterator[str]:
+        position = 0
+        for literal, field, spec, conversion in fields:
+            yield literal
+            if field is None:
+                continue
+            if conversion is not None or not (
+                field == "" or field.isidentifier() or field.isdecimal()
+            ):
+                raise OpaqueValue(f"it has the field {field[:20]!r}")
+            if field == "" or field.isdecimal():
+                yield _format_value(values[int(field or position)], spec or "")
+            else:
+                yield _format_value(named[field], spec or "")
+            position += 1
+
+    return _concatenation(pieces())
+
+
+def _percent(template: str, values: Any) -> str:
+    """`"%s-%03d" % ("a", 1)`."""
+    directives = _PERCENT.findall(template)
+    if "%" in _PERCENT.sub("", template):
+        raise OpaqueValue("it has an unusual % directive")
+    operands = values if isinstance(values, tuple) else [values]
+    operands = list(values.values()) if isinstance(values, dict) else operands
+    longest = max((len(_to_text(value)) for value in operands), default=0)
+    if len(template) + len(directives) * (longest + _MAX_PADDING) > MAX_TEXT:
+        raise _too_long()
+    return str(template % values)
+
+
+def _joined(separator: str, items: Any) -> str:
+    if not isinstance(items, list | tuple):
+        raise OpaqueValue("it is joined of something that is no list")
+    if sum(map(len, items)) + len(separator) * len(items) > MAX_TEXT:
+        raise _too_long()
+    return separator.join(items)
+
+
+def _range(*numbers: int) -> list[int]:
+    items = range(*numbers)
+    if len(items) > MAX_ITEMS:
+        raise OpaqueValue(f"it has more than {MAX_ITEMS:,} items")
+    return list(items)
+
+
+def _repeated(value: Any, times: int) -> Any:
+    limit = MAX_TEXT if isinstance(value, str) else MAX_ITEMS
+    if times > 0 and (len(value) * times > limit or weight(value) * times > MAX_WEIGHT):
+        raise OpaqueValue("it is too long")
+    return value * times
+
+
+def _operation(operator: ast.operator, left: Any, right: Any) -> Any:
+    match operator, left, right:
+        case ast.Mod(), str(), _:
+            return _percent(left, right)
+        case ast.Add(), str(), str():
+            return left + right
+        case (ast.Add(), list(), list()) | (ast.Add(), tuple(), tuple()):
+            return left + right
+        case ast.Mult(), str() | list() | tuple(), int():
+            return _repeated(left, right)
+        case ast.Mult(), int(), str() | list() | tuple():
+            return _repeated(right, left)
+        case (ast.Div(), PurePath(), str() | PurePath()) | (ast.Div(), str(), PurePath()):
+            if weight([left, right]) > MAX_TEXT:
+                raise _too_long()
+            return left / right
+    function = _ARITHMETIC.get(type(operator))
+    if function is None or not (isinstance(left, _Number) and isinstance(right, _Number)):
+        raise OpaqueValue("it is an operation that is not computed here")
+    return function(left, right)
+
+
+_ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: lambda left, right: left + right,
+    ast.Sub: lambda left, right: left - right,
+    ast.Mult: lambda left, right: left * right,
+    ast.Div: lambda left, right: left / right,
+    ast.FloorDiv: lambda left, right: left // right,
+    ast.Mod: lambda left, right: left % right,
+}
+
+
+def _absolute(path: str | PurePath) -> str:
+    return os.path.normpath(path)
+
+
+def _absolute_path(path: PurePath, strict: bool = False) -> PurePath:
+    return PurePath(os.path.normpath(path))
+
+
+def _home_path(path: str) -> str:
+    if os.fspath(path).startswith("~"):
+        raise OpaqueValue("it is in the home folder")
+    return os.fspath(path)
+
+
+_CONSTANTS: dict[str, str] = {
+    "os.curdir": os.curdir,
+    "os.pardir": os.pardir,
+    "os.sep": os.sep,
+    "os.path.sep": os.sep,
+}
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "str": _to_text,
+    "int": int,
+    "float": float,
+    "list": list,
+    "tuple": tuple,
+    "range": _range,
+    "os.getcwd": lambda: os.curdir,
+    "os.fspath": os.fspath,
+    "os.path.join": os.path.join,
+    "os.path.dirname": os.path.dirname,
+    "os.path.basename": os.path.basename,
+    "os.path.normpath": os.path.normpath,
+    "os.path.abspath": _absolute,
+    "os.path.realpath": _absolute,
+    "os.path.expanduser": _home_path,
+    "pathlib.Path.cwd": PurePath,
+    # Without an import it comes from a cell or module that is not here.
+    **dict.fromkeys(("pathlib.Path", "pathlib.PurePath", "Path"), PurePath),
+    **dict.fromkeys(("pathlib.PosixPath", "pathlib.PurePosixPath"), PurePath),
+}
+_PATH_ATTRIBUTES = frozenset({"parent", "parents", "name", "stem", "suffix"})
+# Methods, and the type that has them.
+_METHODS: dict[str, tuple[type, Callable[..., Any]]] = {
+    "format": (str, _format_text),
+    "join": (str, _joined),
+    "joinpath": (PurePath, PurePath.joinpath),
+    "as_posix": (PurePath, PurePath.as_posix),
+    "resolve": (PurePath, _absolute_path),
+    "absolute": (PurePath, _absolute_path),
+}
+# Methods that leave a list or dictionary as it is.
+_READING_METHODS = frozenset({"index", "count", "copy", "keys", "values", "items", "get"})

@@ -13,7 +13,7 @@ import yaml
 
 from arc_toolkit.edit.code.expressions import parts_of, place_parts
 from arc_toolkit.edit.code.names import CodeScopes, Statement, certain_binding, find_bindings
-from arc_toolkit.edit.code.values import OpaqueNode, ValueReader
+from arc_toolkit.edit.code.nodes import OpaqueNode, ValueReader
 from arc_toolkit.edit.yaml.nodes import MAP, SEQ, STR, YamlNode, get, pairs, text_of, walk
 from arc_toolkit.kube.workloads import EACH_ITEM, EACH_KEY, SpecPath, WorkloadKind
 from arc_toolkit.placement.code.sdk_models import (

@@ -19,7 +19,7 @@ import yaml
 
 from arc_toolkit.edit.code.expressions import last_name, parts_of, short
 from arc_toolkit.edit.code.names import CodeScopes, Scope, Statement, certain_binding, find_bindings
-from arc_toolkit.edit.code.values import OpaqueNode, ValueReader
+from arc_toolkit.edit.code.nodes import OpaqueNode, ValueReader
 from arc_toolkit.edit.yaml.nodes import MAP, SEQ, STR, YamlNode, get
 from arc_toolkit.placement.code.sdk_paths import import_path
 from arc_toolkit.placement.pipelines import EXECUTORS, CompiledPipeline, ContainerTask
