@@ -138,7 +138,7 @@ class Evaluator:
         raise OpaqueValue(f"it is {short(node)}")
 
     def attribute(self, node: ast.Attribute, statement: Statement) -> Any:
-        """The value of an attribute of something that is no value itself."""
+        """The value of an attribute of an object that only the package knows."""
         raise OpaqueValue(f"it is {short(node)}")
 
     def operand(self, value: Any) -> Any:
@@ -586,7 +586,7 @@ def _percent(template: str, values: Any) -> str:
 
 def _joined(separator: str, items: Any) -> str:
     if not isinstance(items, list | tuple):
-        raise OpaqueValue("it is joined of something that is no list")
+        raise OpaqueValue("its items are not in a list")
     if sum(map(len, items)) + len(separator) * len(items) > MAX_TEXT:
         raise _too_long()
     return separator.join(items)
