@@ -1,4 +1,4 @@
-"""The modules that `patch` goes through for one file: the two lists in docs/architecture.md.
+"""The modules and functions that `patch` goes through for one file: the two lists in docs/architecture.md.
 
 .venv/bin/python -m scripts.walk            prints both lists
 .venv/bin/python -m scripts.walk --write    puts them into docs/architecture.md
@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 import sys
 import tempfile
-from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from types import FrameType
@@ -28,23 +28,44 @@ SAMPLES = {
 }
 OPTIONS = ("--instance-type", "32cpu128g", "--instance-count", "2", "--write", "--quiet")
 # CO_OPTIMIZED: the code of a function, not of a class body or module.
-_FUNCTION = 1
+_OPTIMIZED = 1
+# The beginning of a list in the page; the rest of its line is written anew.
+_HEAD = r"^{} file, \d+ modules(?:, \d+ functions)?: .*$"
 
 
-def modules_of(name: str, text: str) -> list[str]:
-    """The modules whose functions run for this file, in order; the rules count as one."""
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """What runs for one file, in order."""
+
+    language: str
+    # The rules count as one module.
+    modules: list[str]
+    # Without lambdas, comprehensions and generator expressions.
+    functions: list[str]
+
+    def __str__(self) -> str:
+        names = ", ".join(f"`{module}`" for module in self.modules)
+        counts = f"{len(self.modules)} modules, {len(self.functions)} functions"
+        return f"{self.language} file, {counts}: {names}."
+
+
+def walk(language: str) -> Walk:
+    """What `patch` runs for the sample of a language."""
     from arc_toolkit.cli.main import main
 
+    name, text = SAMPLES[language]
     modules: dict[str, None] = {}
+    functions: dict[str, None] = {}
 
     def note(frame: FrameType, event: str, _argument: object) -> None:
         module = frame.f_globals.get("__name__", "")
-        if (
-            event == "call"
-            and module.startswith("arc_toolkit.")
-            and frame.f_code.co_flags & _FUNCTION
-        ):
+        code = frame.f_code
+        if event != "call" or not module.startswith("arc_toolkit."):
+            return
+        if code.co_flags & _OPTIMIZED:
             modules[re.sub(r"(\.rules)\..*", r"\1", module.removeprefix("arc_toolkit."))] = None
+            if not code.co_name.startswith("<"):
+                functions[f"{module}.{code.co_qualname}"] = None
 
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -60,27 +81,20 @@ def modules_of(name: str, text: str) -> list[str]:
             main(["patch", str(path), *OPTIONS])
         finally:
             sys.setprofile(None)
-    return list(modules)
+    return Walk(language, list(modules), list(functions))
 
 
-def blocks() -> Iterator[tuple[str, str]]:
-    """For each language, the text between the marks of the page."""
-    for language, (name, text) in SAMPLES.items():
-        modules = modules_of(name, text)
-        listed = ", ".join(f"`{module}`" for module in modules)
-        yield language, f"{language} file, {len(modules)} modules: {listed}."
-
-
-def page_with_blocks(page: str) -> str:
-    """The page with both lists as they are now."""
-    for language, block in blocks():
-        page = re.sub(rf"^{language} file, \d+ modules: .*$", block, page, flags=re.MULTILINE)
+def page_with_walks(page: str) -> str:
+    """The page with the lists as they are now."""
+    for language in SAMPLES:
+        line = str(walk(language))
+        page = re.sub(_HEAD.format(language), line, page, flags=re.MULTILINE)
     return page
 
 
 if __name__ == "__main__":
     if "--write" in sys.argv:
-        PAGE.write_text(page_with_blocks(PAGE.read_text()))
+        PAGE.write_text(page_with_walks(PAGE.read_text()))
     else:
-        for _, line in blocks():
-            print(line)
+        for language in SAMPLES:
+            print(walk(language))
