@@ -212,7 +212,7 @@ class GitignoreRules:
 
 @cache
 def _patterns(text: str) -> tuple[RegexPattern, ...]:
-    """The patterns of a .gitignore in order; like git, without the lines that are none."""
+    """The patterns of a .gitignore in order; invalid lines have no effect, as in git."""
     from pathspec import GitIgnoreSpec  # only a folder with a .gitignore needs it
 
     patterns: list[RegexPattern] = []
