@@ -64,23 +64,30 @@ _LACKS = {
 
 
 class Retry(Enum):
-    """How a kind starts pods again after an eviction; see placement/retries.py."""
+    """How a kind starts pods again after an eviction, and in which field it says so."""
 
-    NONE = "none"
-    CONTROLLER = "controller"  # a Deployment or StatefulSet: its pods are always made again
+    NEVER = "never"  # a Pod on its own
+    CONTROLLER = "controller"  # a Deployment or StatefulSet: lost pods are always recreated
+    HEAD = "head"  # a head or server recreates its workers, and is recreated itself
     JOB = "job"
-    CRON_JOB = "cron job"
     JOB_SET = "job set"
     REPLICAS = "replicas"  # Kubeflow's training operator, v1
     MPI_V2 = "mpi v2"
     VOLCANO = "volcano"
     ARGO = "argo"
     RAY_JOB = "ray job"
-    RAY_CLUSTER = "ray cluster"
     SPARK = "spark"
-    RUNTIME = "runtime"  # a TrainJob: only its runtime can say so
-    WRAPPED = "wrapped"  # the object inside decides
-    FLAVOR = "flavor"  # Kueue's: not a workload, but what is put into the pods of workloads
+    TASK_RUN = "task run"  # Tekton
+    ELSEWHERE = "elsewhere"  # another object has the field
+
+
+class KindFamily(Enum):
+    """How a kind says where its pods run."""
+
+    PODS = "pods"  # in its pod specs
+    TRAIN_JOB = "train job"  # in entries that are merged into the pod specs of its runtime
+    WRAPPER = "wrapper"  # in the objects inside it
+    FLAVOR = "flavor"  # Kueue's: what is put into the pods of workloads
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +110,12 @@ class WorkloadKind:
     specs: tuple[RolePath, ...] = ()
     # Roles whose loss ends or restarts everything; in lower case.
     coordinators: frozenset[str] = frozenset()
-    retry: Retry = Retry.NONE
+    retry: Retry = Retry.ELSEWHERE
+    family: KindFamily = KindFamily.PODS
     # Paths to whole objects inside.
     objects: tuple[SpecPath, ...] = ()
     # Why it must not run on spot capacity.
     refused: str = ""
-    # Whether it serves requests, although it may have workers on spot capacity.
-    serves: bool = False
 
 
 # Names that people give to the coordinator where they may choose the name: tasks of Volcano, jobs of a JobSet.
@@ -182,13 +188,13 @@ _TRAINER = ("trainer.kubeflow.org/v1alpha1",)
 _RUNTIME_SPEC = ("template", "spec", *_REPLICATED)
 
 _ROWS = (
-    WorkloadKind("Pod", ("v1",), (RolePath(("spec",), "pod"),)),
+    WorkloadKind("Pod", ("v1",), (RolePath(("spec",), "pod"),), retry=Retry.NEVER),
     WorkloadKind("Job", ("batch/v1",), (RolePath(_JOB, "pod"),), retry=Retry.JOB),
     WorkloadKind(
         "CronJob",
         ("batch/v1", "batch/v1beta1"),
         (RolePath((*_CRON, *_JOB), "pod"),),
-        retry=Retry.CRON_JOB,
+        retry=Retry.JOB,
     ),
     _apps("Deployment"),
     _apps("StatefulSet"),
@@ -222,7 +228,7 @@ _ROWS = (
             ),
         ),
         COORDINATOR_NAMES,
-        Retry.RUNTIME,
+        family=KindFamily.TRAIN_JOB,
     ),
     *(
         WorkloadKind(
@@ -237,7 +243,7 @@ _ROWS = (
         COORDINATOR_NAMES,
         Retry.JOB_SET,
     ),
-    WorkloadKind("RayCluster", _RAY, _ray(("spec",)), frozenset(["head"]), Retry.RAY_CLUSTER),
+    WorkloadKind("RayCluster", _RAY, _ray(("spec",)), frozenset(["head"]), Retry.HEAD),
     WorkloadKind(
         "RayJob",
         _RAY,
@@ -260,8 +266,7 @@ _ROWS = (
         _RAY,
         _ray(("spec", "rayClusterConfig")),
         frozenset(["head"]),
-        Retry.RAY_CLUSTER,
-        serves=True,
+        Retry.HEAD,
     ),
     WorkloadKind(
         "Job",
@@ -295,6 +300,7 @@ _ROWS = (
         ("sparkoperator.k8s.io/v1alpha1",),
         tuple(RolePath(("spec", role, *_TEMPLATE), role) for role in ("server", "executor")),
         frozenset(["server"]),
+        Retry.HEAD,
     ),
     WorkloadKind(
         "LeaderWorkerSet",
@@ -308,19 +314,20 @@ _ROWS = (
     WorkloadKind(
         "AppWrapper",
         ("workload.codeflare.dev/v1beta2",),
-        retry=Retry.WRAPPED,
+        family=KindFamily.WRAPPER,
         objects=(("spec", "components", EACH_ITEM, "template"),),
     ),
     WorkloadKind(
         "Experiment",
         ("kubeflow.org/v1beta1",),
-        retry=Retry.WRAPPED,
+        family=KindFamily.WRAPPER,
         objects=(("spec", "trialTemplate", "trialSpec"),),
     ),
     WorkloadKind(
         "TaskRun",
         ("tekton.dev/v1", "tekton.dev/v1beta1"),
         (RolePath(("spec", "podTemplate"), "pod", Shape.POD_TEMPLATE, may_be_made=True),),
+        retry=Retry.TASK_RUN,
     ),
     WorkloadKind(
         "PipelineRun",
@@ -395,7 +402,9 @@ _ROWS = (
     # Kueue puts its labels and tolerations into every pod that it admits: for whoever runs the cluster to decide.
     # https://kueue.sigs.k8s.io/docs/concepts/resource_flavor/
     WorkloadKind(
-        "ResourceFlavor", ("kueue.x-k8s.io/v1beta1", "kueue.x-k8s.io/v1beta2"), retry=Retry.FLAVOR
+        "ResourceFlavor",
+        ("kueue.x-k8s.io/v1beta1", "kueue.x-k8s.io/v1beta2"),
+        family=KindFamily.FLAVOR,
     ),
     WorkloadKind("Model", ("mlops.seldon.io/v1alpha1",), refused=SERVING),
 )

@@ -32,10 +32,17 @@ from arc_toolkit.edit.yaml.nodes import (
 )
 from arc_toolkit.kube.workloads import Shape
 from arc_toolkit.placement.manifests import PREFERRED, REQUIRED, PodSpec
+from arc_toolkit.placement.node_choice import add_toleration, refuse_contradictions
 from arc_toolkit.placement.place_plan import GRACE, RETRIES, SPOT, PlacePlan, PlaceSettings
-from arc_toolkit.placement.place_spec import add_toleration, refuse_contradictions
 from arc_toolkit.placement.spec_editor import SpecEditor
-from arc_toolkit.placement.spot import WEIGHT, Pull, SpotCapacity, SpotPolicy, prefers, term_pull
+from arc_toolkit.placement.spot import (
+    WEIGHT,
+    SpotCapacity,
+    SpotPolicy,
+    SpotPreference,
+    prefers,
+    term_preference,
+)
 
 KIND = "pipeline"
 # The driver does what these stand for, such as making a volume claim: no pod of theirs runs.
@@ -285,15 +292,15 @@ def place_executor(
             editor.append(path, {**capacity.term("In"), "weight": WEIGHT})
     elif spot is SpotPolicy.REQUIRE:
         # Every release of kfp-kubernetes has the selector, and it holds beside terms that are alternatives.
-        if Pull.TO not in directions:
+        if SpotPreference.TOWARDS not in directions:
             editor.set((*spec.path, "nodeSelector", "labels", capacity.label[0]), capacity.label[1])
-    elif Pull.AWAY not in directions:
+    elif SpotPreference.AWAY not in directions:
         added = capacity.term("NotIn")
         required = [index for index, term in enumerate(terms) if get(term, "weight") is None]
         if not required:
             editor.append(path, added)
         for index in required:
-            if term_pull(terms[index], capacity.label) is not Pull.AWAY:
+            if term_preference(terms[index], capacity.label) is not SpotPreference.AWAY:
                 editor.append((*path, index, "matchExpressions"), *added["matchExpressions"])
 
 

@@ -14,6 +14,7 @@ from arc_toolkit.edit.yaml.editor import YamlEditor
 from arc_toolkit.edit.yaml.nodes import YamlText, read
 from arc_toolkit.findings import FileResult, Finding
 from arc_toolkit.ignore_rules import IGNORE_RULES, ignore_problems
+from arc_toolkit.placement.apply_decisions import place_objects
 from arc_toolkit.placement.manifests import is_manifest, read_objects
 from arc_toolkit.placement.pipelines import (
     place_pipelines,
@@ -22,7 +23,6 @@ from arc_toolkit.placement.pipelines import (
     without_platform,
 )
 from arc_toolkit.placement.place_plan import PLACE_SETTINGS, STYLE, PlacePlan, PlaceSettings
-from arc_toolkit.placement.place_workloads import place_objects
 
 # JSON is YAML: what `kubectl get -o json` writes.
 PLACE_ENDINGS = (*ENDINGS, ".json")

@@ -93,13 +93,13 @@ _VENDORS = {
 }
 
 
-class Pull(Enum):
+class SpotPreference(Enum):
     """What a selector or an expression says about spot nodes."""
 
     __hash__ = object.__hash__  # it is in many sets, and the hash of Enum is a function of Python
 
     NONE = "none"
-    TO = "to spot nodes"
+    TOWARDS = "towards spot nodes"
     AWAY = "away from spot nodes"
 
 
@@ -115,57 +115,71 @@ def tolerates(spec: PodSpec, taint: Taint) -> bool:
     return any(row.tolerates(taint) for row in tolerations(spec))
 
 
-def pull_of_label(key: str, value: str, label: tuple[str, str]) -> Pull:
+def label_preference(key: str, value: str, label: tuple[str, str]) -> SpotPreference:
     """What it means that nodes must have this label, for the given label of spot nodes and all known ones."""
     if key == label[0]:
-        return Pull.TO if value == label[1] else Pull.AWAY
+        return SpotPreference.TOWARDS if value == label[1] else SpotPreference.AWAY
     if key in SPOT_LABELS:
-        return Pull.TO if value in SPOT_LABELS[key] else Pull.AWAY
-    return Pull.AWAY if (key, value) == _NEVER_SPOT else Pull.NONE
+        return SpotPreference.TOWARDS if value in SPOT_LABELS[key] else SpotPreference.AWAY
+    return SpotPreference.AWAY if (key, value) == _NEVER_SPOT else SpotPreference.NONE
 
 
-def pull_of_expression(node: YamlNode, label: tuple[str, str]) -> Pull:
+def expression_preference(node: YamlNode, label: tuple[str, str]) -> SpotPreference:
     """The same for one of matchExpressions."""
     key, operator = text_of(get(node, "key")) or "", text_of(get(node, "operator")) or ""
-    known = SPOT_LABELS.get(key, frozenset()) | (
-        frozenset([label[1]]) if key == label[0] else frozenset()
-    )
-    if not known:
-        return Pull.NONE
+    spot_values = set(SPOT_LABELS.get(key, ()))
+    if key == label[0]:
+        spot_values.add(label[1])
+    if not spot_values:
+        return SpotPreference.NONE
     if operator in ("Exists", "DoesNotExist"):
         # `regular` is never written by AKS, but a label of capacity has a value on every node with Karpenter.
         if key in ("karpenter.sh/capacity-type", "kubernetes.azure.com/priority"):
-            return Pull.NONE
-        return Pull.TO if operator == "Exists" else Pull.AWAY
+            return SpotPreference.NONE
+        return SpotPreference.TOWARDS if operator == "Exists" else SpotPreference.AWAY
     values = {text_of(item) for item in items_of(get(node, "values"))}
     if operator == "In" and values:
-        return Pull.TO if values <= known else Pull.AWAY if not values & known else Pull.NONE
+        return (
+            SpotPreference.TOWARDS
+            if values <= spot_values
+            else SpotPreference.AWAY
+            if not values & spot_values
+            else SpotPreference.NONE
+        )
     if operator == "NotIn":
-        return Pull.AWAY if values & known else Pull.NONE
-    return Pull.NONE
+        return SpotPreference.AWAY if values & spot_values else SpotPreference.NONE
+    return SpotPreference.NONE
 
 
-def term_pull(term: YamlNode, label: tuple[str, str]) -> Pull:
+def term_preference(term: YamlNode, label: tuple[str, str]) -> SpotPreference:
     """What one of nodeSelectorTerms says: its expressions are ANDed."""
     directions = {
-        pull_of_expression(item, label) for item in items_of(get(term, "matchExpressions"))
+        expression_preference(item, label) for item in items_of(get(term, "matchExpressions"))
     }
-    return Pull.AWAY if Pull.AWAY in directions else Pull.TO if Pull.TO in directions else Pull.NONE
+    return (
+        SpotPreference.AWAY
+        if SpotPreference.AWAY in directions
+        else SpotPreference.TOWARDS
+        if SpotPreference.TOWARDS in directions
+        else SpotPreference.NONE
+    )
 
 
-def pulls(spec: PodSpec, label: tuple[str, str]) -> set[Pull]:
+def required_preferences(spec: PodSpec, label: tuple[str, str]) -> set[SpotPreference]:
     """What the selector and the required affinity say, without what says nothing about spot nodes."""
-    return pulls_and_terms(spec, label)[0]
+    return preferences_and_terms(spec, label)[0]
 
 
-def pulls_and_terms(spec: PodSpec, label: tuple[str, str]) -> tuple[set[Pull], set[Pull]]:
+def preferences_and_terms(
+    spec: PodSpec, label: tuple[str, str]
+) -> tuple[set[SpotPreference], set[SpotPreference]]:
     """The same, and what any of the terms of the affinity says."""
-    directions = {pull_of_label(key, value, label) for key, value in spec.selector.items()}
-    terms = {term_pull(term, label) for term in spec.required_terms.values()}
+    directions = {label_preference(key, value, label) for key, value in spec.selector.items()}
+    terms = {term_preference(term, label) for term in spec.required_terms.values()}
     # Terms are ORed: only what all of them say holds.
     if len(terms) == 1:
         directions |= terms
-    directions.discard(Pull.NONE)
+    directions.discard(SpotPreference.NONE)
     return directions, terms
 
 
@@ -205,6 +219,21 @@ def pinned_node(spec: PodSpec) -> str:
 
 
 def prefers(spec: PodSpec, label: tuple[str, str]) -> bool:
-    """Whether a preferred term pulls to spot nodes."""
-    preferences = (get(item, "preference") for item in items_of(spec.get(*PREFERRED)))
-    return any(term is not None and term_pull(term, label) is Pull.TO for term in preferences)
+    """Whether a preferred term asks for spot nodes."""
+    terms = (get(item, "preference") for item in items_of(spec.get(*PREFERRED)))
+    return any(
+        term is not None and term_preference(term, label) is SpotPreference.TOWARDS
+        for term in terms
+    )
+
+
+def requires_spot(spec: PodSpec, label: tuple[str, str] = CLOUDS["aks"].label) -> bool:
+    """Whether the pods run on spot nodes only, by the labels of any cloud or by `label`."""
+    return SpotPreference.TOWARDS in required_preferences(spec, label)
+
+
+def is_on_spot(spec: PodSpec, label: tuple[str, str] = CLOUDS["aks"].label) -> bool:
+    """Whether the pods are drawn to spot nodes, by force or by preference."""
+    required = required_preferences(spec, label)
+    is_preferred = SpotPreference.AWAY not in required and prefers(spec, label)
+    return SpotPreference.TOWARDS in required or is_preferred

@@ -1,58 +1,69 @@
-"""A TrainJob of Kubeflow Trainer: every minor release has another field for what its pods need beside the runtime.
+"""A TrainJob of Kubeflow Trainer: every minor release has another field for what its pods need.
 
-A field of another release is refused by `kubectl`, and dropped without a word by clients that do not ask for strict
-validation, so the release has to be known: from a field that is there, or from `--trainer`.
+`kubectl` refuses a field of another release, and clients without strict validation drop it silently,
+so the release must be known: by a field that the TrainJob already has, or by `--trainer`.
 https://www.kubeflow.org/docs/components/trainer/operator-guides/runtime-patches/
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Set
-from typing import Any
+from typing import Any, NamedTuple
 
-from arc_toolkit.edit.files.edits import Refused
-from arc_toolkit.edit.yaml.nodes import get, items_of, text_of
-from arc_toolkit.kube.workloads import COORDINATOR_NAMES, Retry
-from arc_toolkit.placement.manifests import PREFERRED, REQUIRED, PodSpec, Workload
+import yaml
+
+from arc_toolkit.edit.yaml.nodes import MAP, get, items_of, text_of
+from arc_toolkit.kube.workloads import COORDINATOR_NAMES, KindFamily, Shape
+from arc_toolkit.placement.decisions import FieldChanges, Obstacle, PlacementRefused
+from arc_toolkit.placement.manifests import PodSpec, Workload
+from arc_toolkit.placement.node_choice import choose_nodes
 from arc_toolkit.placement.spec_editor import SpecEditor
 from arc_toolkit.placement.spot import SpotCapacity, SpotPolicy
 
-# The field of each release, read from its CRD.
-FIELDS = {
-    "2.0": "podSpecOverrides",
-    "2.1": "podTemplateOverrides",
-    "2.2": "runtimePatches",
-    "2.3": "runtimePatches",
+
+class OverrideField(NamedTuple):
+    """A field of a TrainJob, and the steps in an entry of it to the fields of the pods."""
+
+    name: str
+    shape: Shape
+    steps: tuple[str, ...] = ()
+
+
+# Each release with its field, read from its CRD.
+_RUNTIME_PATCHES = OverrideField("runtimePatches", Shape.RUNTIME_PATCH)
+RELEASES = {
+    "2.0": OverrideField("podSpecOverrides", Shape.OVERRIDE),
+    "2.1": OverrideField("podTemplateOverrides", Shape.TEMPLATE_OVERRIDE, ("spec",)),
+    "2.2": _RUNTIME_PATCHES,
+    "2.3": _RUNTIME_PATCHES,
 }
-# The job of the runtimes that Kubeflow ships in which the training runs.
-_JOB = "node"
-# Jobs of those runtimes that only prepare it.
-_INITIALIZERS = frozenset(("dataset-initializer", "model-initializer"))
+# The job in which the training runs, in the runtimes that Kubeflow ships, and jobs that prepare it.
+_TRAINING_JOB = "node"
+_NOT_TRAINING = COORDINATOR_NAMES | {"dataset-initializer", "model-initializer"}
 # Who set a patch: of the form `domain/path`, and one entry for each.
 _MANAGER = "arc-toolkit.local/place"
 
 
 def refuse_mixed(workload: Workload, spec: PodSpec, roles: Set[str]) -> None:
-    """`Refused` if an entry is for jobs that belong on different nodes: by `roles`, or for a coordinator and others."""
-    if workload.kind.retry is not Retry.RUNTIME:
+    """Refuse an entry for jobs that belong on different nodes: by `roles`, or as coordinators."""
+    if workload.kind.family is not KindFamily.TRAIN_JOB:
         return
-    names = _targets(workload, spec)
-    if len({name in roles if roles else name in COORDINATOR_NAMES for name in names}) > 1:
-        raise Refused(
-            f"an entry is for {' and '.join(names)}, which belong on different nodes: make two of it"
-        )
+    names = _target_jobs(workload, spec)
+    if len({name in (roles or COORDINATOR_NAMES) for name in names}) > 1:
+        jobs = " and ".join(names)
+        reason = f"an entry is for {jobs}, which belong on different nodes: make two of it"
+        raise PlacementRefused(Obstacle.CONTRADICTION, reason)
 
 
 def lacks_training(workload: Workload) -> bool:
-    """Whether the entries that are there are for other jobs than the one in which the training runs."""
-    if workload.kind.retry is not Retry.RUNTIME:
+    """Whether no entry is for the job in which the training runs, although there are entries."""
+    if workload.kind.family is not KindFamily.TRAIN_JOB:
         return False
-    names = {name for spec in workload.pod_specs for name in _targets(workload, spec)}
-    return bool(names) and names <= COORDINATOR_NAMES | _INITIALIZERS
+    names = {name for spec in workload.pod_specs for name in _target_jobs(workload, spec)}
+    return bool(names) and names <= _NOT_TRAINING
 
 
-def _targets(workload: Workload, spec: PodSpec) -> list[str]:
-    """The jobs that an entry is for."""
+def _target_jobs(workload: Workload, spec: PodSpec) -> list[str]:
     entry = get(workload.node, *spec.path[len(workload.path) :][:3])
     names = (text_of(get(item, "name")) for item in items_of(get(entry, "targetJobs")))
     return [name.lower() for name in names if name is not None] or [spec.role]
@@ -64,71 +75,63 @@ def add_override(
     spot: SpotPolicy,
     capacity: SpotCapacity,
     trainer: str | None,
-    jobs: Iterable[str],
+    roles: Iterable[str],
 ) -> None:
-    """A new entry for the pods of a TrainJob that says nothing about them yet; `Refused` if its release is unknown.
-
-    It is for `jobs` of the runtime, or for the one in which the training runs.
-    """
-    field = _field_of(workload, trainer)
-    path = (*workload.path, "spec", field)
-    pods = _pods(spot, capacity, field)
-    for job in sorted(jobs) or _jobs(workload, field):
-        if field == FIELDS["2.0"]:
-            editor.append(path, {"targetJobs": [{"name": job}], **pods})
-        elif field == FIELDS["2.1"]:
-            editor.append(path, {"targetJobs": [{"name": job}], "spec": pods})
-        else:
-            inner = {"name": job, "template": {"spec": {"template": {"spec": pods}}}}
-            patch = {"template": {"spec": {"replicatedJobs": [inner]}}}
-            editor.append(path, {"manager": _MANAGER, "trainingRuntimeSpec": patch})
+    """A new entry for `roles`, or for the job in which the training runs."""
+    field = _override_field(workload, trainer)
+    if not field.shape.has_affinity and spot is not SpotPolicy.REQUIRE:
+        reason = f"{field.shape.lack}: spot nodes can only be required"
+        raise PlacementRefused(Obstacle.NO_FIELD, reason)
+    pods = _pod_fields(workload, field.shape, spot, capacity)
+    for job in sorted(roles) or [_training_job(workload, field)]:
+        editor.append((*workload.path, "spec", field.name), _entry(field, job, pods))
 
 
-def _pods(spot: SpotPolicy, capacity: SpotCapacity, field: str) -> dict[str, Any]:
-    """What a new entry says: some fields of a pod spec."""
-    toleration = capacity.toleration()
-    tolerations = (
-        {"tolerations": [toleration]} if toleration and spot is not SpotPolicy.AVOID else {}
+def _entry(field: OverrideField, job: str, pods: dict[str, Any]) -> dict[str, Any]:
+    if field is _RUNTIME_PATCHES:
+        inner = {"name": job, "template": {"spec": {"template": {"spec": pods}}}}
+        patch = {"template": {"spec": {"replicatedJobs": [inner]}}}
+        return {"manager": _MANAGER, "trainingRuntimeSpec": patch}
+    for step in field.steps:
+        pods = {step: pods}
+    return {"targetJobs": [{"name": job}], **pods}
+
+
+def _pod_fields(
+    workload: Workload, shape: Shape, spot: SpotPolicy, capacity: SpotCapacity
+) -> dict[str, Any]:
+    """The fields that place pods which say nothing about nodes yet."""
+    changes = FieldChanges(workload)
+    nothing = PodSpec((), yaml.MappingNode(MAP, []), "", shape, coordinator=False)
+    choose_nodes(changes, nothing, spot, capacity)
+    fields: dict[str, Any] = {}
+    for path, value, is_item in changes.found:
+        holder = fields
+        for step in path[:-1]:
+            holder = holder.setdefault(str(step), {})
+        holder[str(path[-1])] = [value] if is_item else value
+    return fields
+
+
+def _override_field(workload: Workload, trainer: str | None) -> OverrideField:
+    """The field of the release: the one that is in use, or that of `--trainer`."""
+    for field in RELEASES.values():
+        if workload.get("spec", field.name) is not None:
+            return field
+    if trainer is not None:
+        return RELEASES[trainer]
+    fields = ", ".join(f"{field.name} ({release})" for release, field in RELEASES.items())
+    raise PlacementRefused(
+        Obstacle.MISSING_OPTION,
+        f"its field depends on the release of Kubeflow Trainer: {fields}; "
+        f"use --trainer {', '.join(RELEASES)}",
     )
-    if field == FIELDS["2.0"]:
-        if spot is not SpotPolicy.REQUIRE:
-            raise Refused(
-                "podSpecOverrides has no affinity, so that spot nodes can only be required"
-            )
-        return {"nodeSelector": dict([capacity.label]), **tolerations}
-    kind, nodes = PREFERRED[-1], [capacity.preference()]
-    if spot is not SpotPolicy.PREFER:
-        *_, kind, terms = REQUIRED
-        return {
-            **tolerations,
-            "affinity": {
-                "nodeAffinity": {
-                    kind: {terms: [capacity.term("NotIn" if spot is SpotPolicy.AVOID else "In")]}
-                }
-            },
-        }
-    return {**tolerations, "affinity": {"nodeAffinity": {kind: nodes}}}
 
 
-def _field_of(workload: Workload, trainer: str | None) -> str:
-    """The field of the release: the one that is there, or that of `--trainer`."""
-    there = [
-        field for field in dict.fromkeys(FIELDS.values()) if workload.get("spec", field) is not None
-    ]
-    if there:
-        return there[0]
-    if trainer is None:
-        fields = ", ".join(f"{field} ({release})" for release, field in FIELDS.items())
-        raise Refused(
-            f"its field depends on the release of Kubeflow Trainer: {fields}; say --trainer {', '.join(FIELDS)}"
-        )
-    return FIELDS[trainer]
-
-
-def _jobs(workload: Workload, field: str) -> list[str]:
-    """The job of an entry without a pod spec, such as one that only sets labels, if the training runs in it."""
-    for item in items_of(workload.get("spec", field)):
+def _training_job(workload: Workload, field: OverrideField) -> str:
+    """The job of an entry without a pod spec, if the training runs in it."""
+    for item in items_of(workload.get("spec", field.name)):
         name = text_of(get(item, "targetJobs", 0, "name"))
-        if name is not None and name not in COORDINATOR_NAMES | _INITIALIZERS:
-            return [name]
-    return [_JOB]
+        if name is not None and name not in _NOT_TRAINING:
+            return name
+    return _TRAINING_JOB

@@ -196,7 +196,7 @@ CASES = (
         "dict-other-pool-is-refused",
         _job('                "nodeSelector": {"agentpool": "cpu"},\n'),
         None,
-        reason="agentpool=cpu keeps it in one pool",
+        reason="pinned to one pool by agentpool=cpu",
     ),
     CodeCase(
         "dict-with-tolerations-of-a-call",

@@ -134,7 +134,7 @@ PIPELINE_CASES = (
         "other-pool",
         "a = report(text='a')\nkubernetes.add_node_selector(a, label_key='agentpool', label_value='cpu')",
         None,
-        reason="agentpool=cpu keeps it in one pool",
+        reason="pinned to one pool by agentpool=cpu",
         imports=_K8S,
     ),
     PipelineCase(

@@ -119,7 +119,7 @@ def test_required_terms_are_alternatives_so_each_of_them_excludes_spot_nodes() -
         (
             {"nodeSelector": {"labels": {"agentpool": "cpu"}}},
             "require",
-            "agentpool=cpu keeps it in one pool",
+            "pinned to one pool by agentpool=cpu",
         ),
         ({"nodeSelector": SELECTOR}, "avoid", "asks for spot nodes"),
         ({"nodeSelector": SELECTOR}, "prefer", "cannot fall back"),

@@ -10,11 +10,11 @@ from arc_toolkit.edit.code.editor import Changes
 from arc_toolkit.edit.files.edits import Edit
 from arc_toolkit.edit.yaml.editor import YamlEditor
 from arc_toolkit.findings import FileResult
+from arc_toolkit.placement.apply_decisions import place_objects
 from arc_toolkit.placement.code.code_editor import CodeEditor
 from arc_toolkit.placement.code.code_plan import make_code_plan
 from arc_toolkit.placement.place_files import ManifestPlan, PlaceFiles
 from arc_toolkit.placement.place_plan import PlaceSettings
-from arc_toolkit.placement.place_workloads import place_objects
 from arc_toolkit.placement.spot import SpotPolicy
 from tests.placement.support import place, pod
 

@@ -1,35 +1,29 @@
-"""Which workloads and roles of a manifest are on spot capacity, by the labels and taints of every cloud."""
+"""Which pods of a manifest are on spot capacity, by the labels and taints of every cloud, and what
+`place` would do about them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import NamedTuple
 
+from arc_toolkit.edit.files.edits import Refused
 from arc_toolkit.edit.yaml.nodes import get, items_of, text_of, walk
-from arc_toolkit.kube.taints import SPOT_KEY, Taint
-from arc_toolkit.placement.manifests import PREFERRED, PodSpec, Workload
+from arc_toolkit.kube.workloads import Shape
+from arc_toolkit.placement.decisions import Decision
+from arc_toolkit.placement.field_inheritance import pods_of
+from arc_toolkit.placement.manifests import PREFERRED, PodSpec, Workload, makes_pod
 from arc_toolkit.placement.place_plan import PlacePlan
-from arc_toolkit.placement.spot import (
-    CLOUDS,
-    SPOT_LABELS,
-    Pull,
-    SpotCapacity,
-    prefers,
-    pulls,
-    tolerations,
-)
-
-# Any label of a cloud will do here: `pulls` and `prefers` know all of them.
-_LABEL = CLOUDS["aks"].label
-TAINT = Taint(SPOT_KEY, "spot", "NoSchedule")
+from arc_toolkit.placement.spot import CLOUDS, SPOT_LABELS, SpotPolicy, is_on_spot, tolerations
+from arc_toolkit.placement.workload_decisions import decide_spot, refuse_duplicate_key
 
 
-def requires_spot(spec: PodSpec) -> bool:
-    return Pull.TO in pulls(spec, _LABEL)
-
-
-def is_on_spot(spec: PodSpec) -> bool:
-    """Whether the pods are pulled to spot nodes, by force or by preference."""
-    return requires_spot(spec) or prefers(spec, _LABEL)
+def spot_pods(plan: PlacePlan) -> Iterator[tuple[Workload, PodSpec]]:
+    """Every pod spec on spot capacity, with the fields that it inherits."""
+    for workload in plan.workloads:
+        for spec in pods_of(workload):
+            if is_on_spot(spec):
+                yield workload, spec
 
 
 def names_spot_taint(spec: PodSpec) -> bool:
@@ -40,7 +34,7 @@ def names_spot_taint(spec: PodSpec) -> bool:
     )
 
 
-# Labels that nodes of every pool have: https://kubernetes.io/docs/reference/labels-annotations-taints/
+# Labels on nodes of every pool: https://kubernetes.io/docs/reference/labels-annotations-taints/
 _COMMON = frozenset(
     f"{prefix}kubernetes.io/{name}"
     for prefix in ("", "beta.")
@@ -49,38 +43,64 @@ _COMMON = frozenset(
 
 
 def chooses_nodes(spec: PodSpec) -> bool:
-    """Whether it names nodes by a label of someone's own, such as that of a pool, which may be the spot pool."""
+    """Whether it names nodes by a label of its cluster, such as that of a pool: maybe the spot pool."""
     preferred = (get(item, "preference") for item in items_of(spec.get(*PREFERRED)))
-    terms = (*spec.required_terms.values(), *preferred)
-    expressions = (
+    keys = {
         text_of(get(item, "key"))
-        for term in terms
+        for term in (*spec.required_terms.values(), *preferred)
         for item in items_of(get(term, "matchExpressions"))
-    )
-    return any(key not in _COMMON for key in (*spec.selector, *expressions))
+    }
+    return any(key not in _COMMON for key in keys.union(spec.selector))
 
 
-def spot_specs(plan: PlacePlan) -> Iterator[tuple[Workload, PodSpec]]:
-    """Every pod spec that is on spot capacity."""
-    for workload in plan.workloads:
-        for spec in workload.pod_specs:
-            if is_on_spot(spec):
-                yield workload, spec
+def cloud_of(spec: PodSpec) -> str:
+    """The cloud whose label or taint the pod spec names."""
+    words = {
+        text_of(node)
+        for name in ("nodeSelector", "affinity", "tolerations")
+        for node in walk((spec.get(name),))
+    }
+    return next((name for name, cloud in CLOUDS.items() if cloud.label[0] in words), "aks")
 
 
-def shown(workload: Workload, spec: PodSpec) -> str:
-    return f"{workload.shown}, {spec.role}" if len(workload.pod_specs) > 1 else workload.shown
+class Advice(NamedTuple):
+    """The `place` command that would help, or why `place` refuses; neither if it changes nothing."""
+
+    command: str = ""
+    refusal: str = ""
+
+    def sentence(self, effect: str) -> str:
+        return f"{self.command} {effect}" if self.command else self.refusal
 
 
-def cloud_of(spec: PodSpec) -> SpotCapacity:
-    """The cloud whose label the pod spec names."""
-    for capacity in CLOUDS.values():
-        key = capacity.label[0]
-        if any(key in str(text) for text in _words(spec)):
-            return capacity
-    return CLOUDS["aks"]
+def spot_advice(plan: PlacePlan, workload: Workload, spec: PodSpec, policy: SpotPolicy) -> Advice:
+    """What `place` would do about the nodes of these pods."""
+    cloud = cloud_of(spec)
+    settings = replace(plan.settings, spot=policy, capacity=CLOUDS[cloud])
+    decisions = [
+        decision
+        for decision in decide_spot(workload, settings)
+        if decision.spec is None
+        or decision.spec.path == spec.path
+        or decision.spec.shape is Shape.POD_TEMPLATE
+        or not makes_pod(decision.spec)
+    ]
+    option = "" if cloud == "aks" else f" --cloud {cloud}"
+    return advise(plan, workload, decisions, f"`place --spot {policy.value}{option}`")
 
 
-def _words(spec: PodSpec) -> Iterator[str]:
-    for name in ("nodeSelector", "affinity", "tolerations"):
-        yield from (text for node in walk((spec.get(name),)) if (text := text_of(node)) is not None)
+def advise(
+    plan: PlacePlan, workload: Workload, decisions: Iterable[Decision], command: str
+) -> Advice:
+    """The command if `place` would change something by these decisions, or its refusal."""
+    editor = plan.new_editor()
+    try:
+        for decision in (refuse_duplicate_key(workload), *decisions):
+            if decision is not None:
+                decision.apply(editor)
+        if editor.empty:
+            return Advice()
+        editor.finish()  # refuses what cannot be proved, such as a change below an anchor
+    except Refused as refusal:
+        return Advice(refusal=refusal.reason)
+    return Advice(command)

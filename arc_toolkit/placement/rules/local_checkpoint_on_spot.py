@@ -9,7 +9,8 @@ from arc_toolkit.edit.yaml.nodes import YamlNode, get, items_of, pairs, text_of
 from arc_toolkit.findings import Rule
 from arc_toolkit.placement.manifests import PodSpec, Workload
 from arc_toolkit.placement.place_plan import PlacePlan
-from arc_toolkit.placement.rules._on_spot import shown, spot_specs
+from arc_toolkit.placement.rules._on_spot import spot_pods
+from arc_toolkit.placement.workload_decisions import shown_spec
 
 _NAMES_CHECKPOINTS = re.compile(r"(?i)check-?_?point|ckpt")
 _PLACE = re.compile(r"/|[a-z][a-z0-9+.-]*://", re.IGNORECASE)
@@ -24,7 +25,7 @@ _LOCAL = ("emptyDir", "hostPath", "ephemeral")
 
 
 def _check(plan: PlacePlan) -> None:
-    for workload, spec in spot_specs(plan):
+    for workload, spec in spot_pods(plan):
         lasting = _lasting(workload, spec)
         for container in items_of(spec.get("containers")):
             mounts = [
@@ -37,7 +38,7 @@ def _check(plan: PlacePlan) -> None:
             if len(local) < len(places):
                 continue  # another place is kept: the local one may be copied there
             for node, place in local:
-                message = f"{shown(workload, spec)}: checkpoints go to {place}, which is gone with the node"
+                message = f"{shown_spec(workload, spec)}: checkpoints go to {place}, which is gone with the node"
                 plan.report(
                     RULE,
                     message,

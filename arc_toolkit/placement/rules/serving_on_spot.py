@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from arc_toolkit.findings import Rule
+from arc_toolkit.placement.field_inheritance import pods_of
 from arc_toolkit.placement.place_plan import PlacePlan
-from arc_toolkit.placement.place_workloads import refusal_of
-from arc_toolkit.placement.rules._on_spot import is_on_spot
+from arc_toolkit.placement.spot import is_on_spot
+from arc_toolkit.placement.workload_decisions import spot_refusal
 
 
 def _check(plan: PlacePlan) -> None:
     for workload in plan.workloads:
-        reason = refusal_of(workload) or ("it serves requests" if workload.kind.serves else "")
-        if reason and any(is_on_spot(spec) for spec in workload.pod_specs):
+        reason = spot_refusal(workload)
+        if reason and any(map(is_on_spot, pods_of(workload))):
             plan.report(RULE, f"{workload.shown} is on spot nodes", workload.node, reason)
 
 

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from arc_toolkit.findings import Rule
+from arc_toolkit.kube.taints import SPOT_TAINT
 from arc_toolkit.placement.place_plan import PlacePlan
-from arc_toolkit.placement.rules._on_spot import TAINT, cloud_of, is_on_spot, requires_spot, shown
-from arc_toolkit.placement.spot import CLOUDS, tolerates
+from arc_toolkit.placement.rules._on_spot import cloud_of, spot_advice, spot_pods
+from arc_toolkit.placement.spot import SpotPolicy, requires_spot, tolerates
+from arc_toolkit.placement.workload_decisions import shown_spec
 
 
 def _check(plan: PlacePlan) -> None:
-    for workload in plan.workloads:
-        for spec in workload.pod_specs:
-            if is_on_spot(spec) and cloud_of(spec) is CLOUDS["aks"] and not tolerates(spec, TAINT):
-                asks, policy = (
-                    ("asks for", "require") if requires_spot(spec) else ("prefers", "prefer")
-                )
-                message = (
-                    f"{shown(workload, spec)} {asks} spot nodes and does not tolerate their taint"
-                )
-                plan.report(
-                    RULE, message, spec.node, f"`place --spot {policy}` adds the toleration"
-                )
+    for workload, spec in spot_pods(plan):
+        if cloud_of(spec) != "aks" or tolerates(spec, SPOT_TAINT):
+            continue
+        is_required = requires_spot(spec)
+        policy = SpotPolicy.REQUIRE if is_required else SpotPolicy.PREFER
+        advice = spot_advice(plan, workload, spec, policy)
+        pods = f"{shown_spec(workload, spec)} {'asks for' if is_required else 'prefers'} spot nodes"
+        message = f"{pods} and does not tolerate their taint"
+        # A coordinator is moved off spot nodes instead.
+        effect = "keeps it off spot nodes" if spec.coordinator else "adds the toleration"
+        plan.report(RULE, message, spec.node, advice.sentence(effect))
 
 
 RULE = Rule("spot-without-toleration", "error", check=_check)

@@ -114,7 +114,7 @@ def test_a_selector_of_spot_nodes_needs_no_affinity() -> None:
 @pytest.mark.parametrize(
     ("spec", "spot", "reason"),
     [
-        ("  nodeSelector: {agentpool: cpu}\n", "require", "agentpool=cpu keeps it in one pool"),
+        ("  nodeSelector: {agentpool: cpu}\n", "require", "pinned to one pool by agentpool=cpu"),
         (
             "  nodeSelector: {kubernetes.azure.com/scalesetpriority: regular}\n",
             "prefer",

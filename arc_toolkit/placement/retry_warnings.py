@@ -12,7 +12,12 @@ from collections.abc import Iterator
 from arc_toolkit.edit.yaml.nodes import YamlNode, get, items_of, text_of
 from arc_toolkit.kube.workloads import Retry
 from arc_toolkit.placement.manifests import Workload, makes_pod
-from arc_toolkit.placement.retries import VOLCANO_EVENTS, VOLCANO_FAILED, volcano_policies
+from arc_toolkit.placement.retries import (
+    VOLCANO_EVENTS,
+    VOLCANO_FAILED,
+    holder_of,
+    volcano_policies,
+)
 
 # `trap 'save; exit 0' TERM` in the text of a shell.
 _EXITS_WITH_0 = re.compile(
@@ -22,10 +27,10 @@ _EXITS_WITH_0 = re.compile(
 _VOLCANO_PARTS = ("RestartTask", "RestartPod", "RestartPartition")
 
 
-def counted_evictions(workload: Workload) -> Iterator[str]:
+def retry_warnings(workload: Workload) -> Iterator[str]:
     """How some evictions still count or end the workload, with what to do about it."""
     match workload.kind.retry:
-        case Retry.JOB | Retry.CRON_JOB:
+        case Retry.JOB:
             yield from _job(workload)
         case Retry.REPLICAS:
             yield from _replicas(workload)
@@ -43,7 +48,7 @@ def counted_evictions(workload: Workload) -> Iterator[str]:
 
 def _job(workload: Workload) -> Iterator[str]:
     for spec in workload.pod_specs:
-        job = get(workload.node, *spec.path[len(workload.path) : -2])
+        job = holder_of(workload, spec)
         for rule in items_of(get(job, "podFailurePolicy", "rules")):
             if get(rule, "onPodConditions") is not None:
                 return  # comes first
@@ -60,7 +65,7 @@ def _job(workload: Workload) -> Iterator[str]:
 def _replicas(workload: Workload) -> Iterator[str]:
     """https://www.kubeflow.org/docs/components/trainer/legacy-v1/user-guides/tensorflow/: 1 to 127 are for good."""
     for spec in workload.pod_specs:
-        replica = get(workload.node, *spec.path[len(workload.path) : -2])
+        replica = holder_of(workload, spec)
         if text_of(get(replica, "restartPolicy")) == "ExitCode" and not spec.coordinator:
             yield (
                 f"restartPolicy of {spec.role} is ExitCode: an evicted process that exits with 1 at SIGTERM ends the "

@@ -100,7 +100,7 @@ def test_no_retries_at_all_survive_no_eviction() -> None:
     )
     ray = {"rayClusterSpec": {"headGroupSpec": {"template": {"spec": POD}}}}
     for text in (workflow({}), spark(), dump("ray.io/v1", "RayJob", ray)):
-        assert "0 survives none" in refusal(text, retries=0)
+        assert "with 0 no eviction is survived" in refusal(text, retries=0)
     # volcano, pkg/webhooks/admission/jobs/mutate/mutate_job.go, patchDefaultMaxRetry
     assert "default" in refusal(dump(VOLCANO, "Job", {"tasks": TASKS}), retries=0)
 

@@ -1,0 +1,139 @@
+"""What `place` would do with a workload, as data: `place` applies decisions, the rules of `check` read them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from arc_toolkit.edit.files.edits import Refused
+from arc_toolkit.edit.yaml.editor import KeyPath
+from arc_toolkit.edit.yaml.nodes import YamlNode, get, items_of
+from arc_toolkit.edit.yaml.proof import Value, holds
+from arc_toolkit.findings import Severity
+from arc_toolkit.placement.manifests import PodSpec, Workload
+from arc_toolkit.placement.spec_editor import SpecEditor
+from arc_toolkit.placement.spot import SpotPolicy
+
+
+class Obstacle(Enum):
+    """Why `place` refuses something."""
+
+    NOT_FOR_SPOT = "it must not run on spot capacity"
+    CONTRADICTION = "the object itself says otherwise"
+    NO_FIELD = "the kind has no field for it"
+    ELSEWHERE = "another object has the field"
+    MISSING_OPTION = "an option must say which"
+    NOT_PLAIN = "the object cannot be changed as it is written"
+
+
+class PlacementRefused(Refused):
+    """A refusal with its obstacle, for code that decides by it; the reason is for people."""
+
+    def __init__(self, obstacle: Obstacle, reason: str) -> None:
+        super().__init__(reason)
+        self.obstacle = obstacle
+
+
+class FieldChange(NamedTuple):
+    """A value to put at a path, or an item to put at the end of the list there."""
+
+    path: KeyPath
+    value: Value
+    is_item: bool = False
+
+
+class FieldChanges:
+    """Collects changes of a workload; a value that it already has is no change."""
+
+    def __init__(self, workload: Workload) -> None:
+        self._workload = workload
+        self.found: list[FieldChange] = []
+
+    @property
+    def empty(self) -> bool:
+        return not self.found
+
+    def set(self, path: KeyPath, value: Value) -> None:
+        if not holds(self._node(path), value):
+            self.found.append(FieldChange(path, value))
+
+    def append(self, path: KeyPath, item: Value) -> None:
+        if not any(holds(child, item) for child in items_of(self._node(path))):
+            self.found.append(FieldChange(path, item, is_item=True))
+
+    def _node(self, path: KeyPath) -> YamlNode | None:
+        return get(self._workload.node, *path[len(self._workload.path) :])
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A finding beside a decision: what a user should know about it."""
+
+    rule: str
+    severity: Severity
+    message: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What `place` would do about one setting, of a pod spec or of a whole workload.
+
+    There are changes, or none because all is as it should be, or a refusal.
+    """
+
+    setting: str
+    # The message of a finding if it is refused.
+    message: str
+    node: YamlNode
+    changes: tuple[FieldChange, ...] = ()
+    refusal: PlacementRefused | None = None
+    notes: tuple[Note, ...] = ()
+    spec: PodSpec | None = None
+    # Where the pods of the spec are to run; AVOID for a coordinator that stays off spot nodes.
+    policy: SpotPolicy | None = None
+
+    def apply(self, editor: SpecEditor) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+        for path, value, is_item in self.changes:
+            (editor.append if is_item else editor.set)(path, value)
+
+
+def decide(
+    workload: Workload,
+    setting: str,
+    message: str,
+    operation: Callable[[SpecEditor], None],
+    *,
+    spec: PodSpec | None = None,
+    policy: SpotPolicy | None = None,
+    notes: tuple[Note, ...] = (),
+) -> Decision:
+    """The decision that `operation` makes: by its changes, or by the refusal that it raises."""
+    node = spec.node if spec is not None else workload.node
+    changes = FieldChanges(workload)
+    refusal = None
+    try:
+        operation(changes)
+    except PlacementRefused as refused:
+        refusal = refused
+    found = () if refusal is not None else tuple(changes.found)
+    return Decision(setting, message, node, found, refusal, notes, spec, policy)
+
+
+def refuse(
+    workload: Workload,
+    setting: str,
+    message: str,
+    obstacle: Obstacle,
+    reason: str,
+    *,
+    spec: PodSpec | None = None,
+    policy: SpotPolicy | None = None,
+) -> Decision:
+    node = spec.node if spec is not None else workload.node
+    refusal = PlacementRefused(obstacle, reason)
+    return Decision(setting, message, node, refusal=refusal, spec=spec, policy=policy)
