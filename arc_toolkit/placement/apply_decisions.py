@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from arc_toolkit.placement.decisions import Decision
+from arc_toolkit.placement.decisions import PlacementDecision
 from arc_toolkit.placement.manifests import UnknownObject, Workload
 from arc_toolkit.placement.place_plan import GRACE, RETRIES, SPOT, PlacePlan, PlaceSettings
 from arc_toolkit.placement.workload_decisions import (
@@ -77,7 +77,7 @@ def _place_workload(plan: PlacePlan, workload: Workload) -> None:
             _apply(plan, retries)
 
 
-def _apply(plan: PlacePlan, decision: Decision) -> bool:
+def _apply(plan: PlacePlan, decision: PlacementDecision) -> bool:
     """Carry out a decision; False if it is refused."""
     refusals = len(plan.refusals)
     if plan.attempt(decision.setting, decision.message, decision.node, decision.apply):

@@ -78,7 +78,7 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class PlacementDecision:
     """What `place` would do about one setting, of a pod spec or of a whole workload.
 
     There are changes, or none because all is as it should be, or a refusal.
@@ -111,7 +111,7 @@ def decide(
     spec: PodSpec | None = None,
     policy: SpotPolicy | None = None,
     notes: tuple[Note, ...] = (),
-) -> Decision:
+) -> PlacementDecision:
     """The decision that `operation` makes: by its changes, or by the refusal that it raises."""
     node = spec.node if spec is not None else workload.node
     changes = FieldChanges(workload)
@@ -121,7 +121,7 @@ def decide(
     except PlacementRefused as refused:
         refusal = refused
     found = () if refusal is not None else tuple(changes.found)
-    return Decision(setting, message, node, found, refusal, notes, spec, policy)
+    return PlacementDecision(setting, message, node, found, refusal, notes, spec, policy)
 
 
 def refuse(
@@ -133,7 +133,7 @@ def refuse(
     *,
     spec: PodSpec | None = None,
     policy: SpotPolicy | None = None,
-) -> Decision:
+) -> PlacementDecision:
     node = spec.node if spec is not None else workload.node
     refusal = PlacementRefused(obstacle, reason)
-    return Decision(setting, message, node, refusal=refusal, spec=spec, policy=policy)
+    return PlacementDecision(setting, message, node, refusal=refusal, spec=spec, policy=policy)

@@ -13,9 +13,9 @@ from arc_toolkit.edit.yaml.nodes import get, items_of, text_of
 from arc_toolkit.kube.spot_refusals import image_refusal, namespace_refusal
 from arc_toolkit.kube.workloads import COORDINATOR_NAMES, KindFamily, Retry, Shape
 from arc_toolkit.placement.decisions import (
-    Decision,
     Note,
     Obstacle,
+    PlacementDecision,
     PlacementRefused,
     decide,
     refuse,
@@ -52,7 +52,7 @@ def chosen_specs(workload: Workload, settings: PlaceSettings) -> list[PodSpec]:
     return [spec for spec in workload.pod_specs if not roles or spec.role in roles]
 
 
-def refuse_duplicate_key(workload: Workload) -> Decision | None:
+def refuse_duplicate_key(workload: Workload) -> PlacementDecision | None:
     """A key that exists twice: clients keep one or the other, and the API server refuses both."""
     key = duplicate_key(workload.node)
     if key is None:
@@ -68,7 +68,7 @@ def _not_changed(workload: Workload) -> str:
 # --- where the pods run --------------------------------------------------------------------------------------------
 
 
-def decide_spot(workload: Workload, settings: PlaceSettings) -> list[Decision]:
+def decide_spot(workload: Workload, settings: PlaceSettings) -> list[PlacementDecision]:
     """The workload refused as a whole, or a decision for each of its pod specs."""
     spot = settings.spot
     assert spot is not None
@@ -126,7 +126,7 @@ def _shared_roles(workload: Workload, settings: PlaceSettings) -> str:
 
 def _by_pod_spec(
     workload: Workload, settings: PlaceSettings, spot: SpotPolicy
-) -> Iterator[Decision]:
+) -> Iterator[PlacementDecision]:
     chosen = chosen_specs(workload, settings)
     if workload.kind.retry is Retry.ARGO:
         for spec, fields in workflow_fields(workload, chosen):
@@ -161,7 +161,7 @@ def _by_pod_spec(
         yield _refuse_coordinators(workload)
 
 
-def _refuse_coordinators(workload: Workload) -> Decision:
+def _refuse_coordinators(workload: Workload) -> PlacementDecision:
     roles = list(dict.fromkeys(spec.role for spec in workload.pod_specs))
     message = f"{workload.shown}: {' and '.join(roles)} stays off spot nodes"
     reason = f"it has no other role; --role {roles[0]} places it all the same"
@@ -183,7 +183,7 @@ def _decide_spec(
     tolerations: bool = True,
     affinity: bool = True,
     notes: tuple[Note, ...] = (),
-) -> Decision:
+) -> PlacementDecision:
     def operation(editor: SpecEditor) -> None:
         if not spec.is_whole:
             raise PlacementRefused(
@@ -202,7 +202,7 @@ def _decide_spec(
 
 def _without_pod_spec(
     workload: Workload, settings: PlaceSettings, spot: SpotPolicy
-) -> Iterator[Decision]:
+) -> Iterator[PlacementDecision]:
     """A kind that says it elsewhere, or an object whose pod specs are not where they should be."""
     kind, message = workload.kind, _not_changed(workload)
     if kind.family is KindFamily.FLAVOR:
@@ -219,7 +219,7 @@ def _without_pod_spec(
     elif workload.get("spec", "clusterSelector") is not None:
         reason = "it runs in an existing RayCluster (clusterSelector): place that one"
         note = Note(SPOT, "note", message, reason)
-        yield Decision(SPOT, message, workload.node, notes=(note,), policy=spot)
+        yield PlacementDecision(SPOT, message, workload.node, notes=(note,), policy=spot)
     elif kind.specs:
         paths = _shown_paths(tuple(entry.path for entry in kind.specs))
         reason = (
@@ -233,7 +233,9 @@ def _shown_paths(paths: tuple[tuple[str, ...], ...]) -> str:
     return " or ".join(".".join(path) for path in paths).replace(".[]", "[]")
 
 
-def _add_override(workload: Workload, settings: PlaceSettings, spot: SpotPolicy) -> Decision:
+def _add_override(
+    workload: Workload, settings: PlaceSettings, spot: SpotPolicy
+) -> PlacementDecision:
     """A new entry of a TrainJob."""
     coordinators = settings.roles & COORDINATOR_NAMES if spot is not SpotPolicy.AVOID else ()
     notes = tuple(note for role in sorted(coordinators) for note in _role_note(workload, role))
@@ -248,14 +250,14 @@ def _add_override(workload: Workload, settings: PlaceSettings, spot: SpotPolicy)
 
 def _decide_flavor(
     workload: Workload, settings: PlaceSettings, spot: SpotPolicy
-) -> Iterator[Decision]:
+) -> Iterator[PlacementDecision]:
     """A flavor of Kueue belongs to the cluster and not to a workload: only `--kind` places it."""
     message = _not_changed(workload)
     if not settings.kinds:
         if spot is SpotPolicy.REQUIRE and "spot" in workload.name.lower():
             reason = "it is for all workloads of the cluster; --kind ResourceFlavor places it"
             note = Note(SPOT, "note", message, reason)
-            yield Decision(SPOT, message, workload.node, notes=(note,), policy=spot)
+            yield PlacementDecision(SPOT, message, workload.node, notes=(note,), policy=spot)
         return
     if spot is not SpotPolicy.REQUIRE:
         reason = (
@@ -284,7 +286,7 @@ def _decide_flavor(
 
 def decide_grace(
     workload: Workload, spec: PodSpec, settings: PlaceSettings, grace: int
-) -> Decision:
+) -> PlacementDecision:
     """The grace period of one pod spec; of a workflow of Argo it is set for the whole."""
 
     def operation(editor: SpecEditor) -> None:
@@ -328,7 +330,9 @@ def long_grace_note(workload: Workload, settings: PlaceSettings, grace: int) -> 
 # --- retries -------------------------------------------------------------------------------------------------------
 
 
-def decide_retries(workload: Workload, settings: PlaceSettings, retries: int) -> Decision | None:
+def decide_retries(
+    workload: Workload, settings: PlaceSettings, retries: int
+) -> PlacementDecision | None:
     """Retries of the whole workload; None for a patch of kustomize, which is refused elsewhere."""
     if not all(spec.is_whole for spec in workload.pod_specs):
         return None

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from arc_toolkit.edit.files.edits import Refused
 from arc_toolkit.edit.yaml.nodes import get, items_of, text_of, walk
 from arc_toolkit.kube.workloads import Shape
-from arc_toolkit.placement.decisions import Decision
+from arc_toolkit.placement.decisions import PlacementDecision
 from arc_toolkit.placement.field_inheritance import pods_of
 from arc_toolkit.placement.manifests import PREFERRED, PodSpec, Workload, makes_pod
 from arc_toolkit.placement.place_plan import PlacePlan
@@ -90,7 +90,7 @@ def spot_advice(plan: PlacePlan, workload: Workload, spec: PodSpec, policy: Spot
 
 
 def advise(
-    plan: PlacePlan, workload: Workload, decisions: Iterable[Decision], command: str
+    plan: PlacePlan, workload: Workload, decisions: Iterable[PlacementDecision], command: str
 ) -> Advice:
     """The command if `place` would change something by these decisions, or its refusal."""
     editor = plan.new_editor()

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from arc_toolkit.findings import Rule
 from arc_toolkit.kube.workloads import Retry
-from arc_toolkit.placement.decisions import Decision, Obstacle
+from arc_toolkit.placement.decisions import Obstacle, PlacementDecision
 from arc_toolkit.placement.field_inheritance import pods_of
 from arc_toolkit.placement.manifests import PodSpec, Workload, makes_pod
 from arc_toolkit.placement.place_plan import PlacePlan
@@ -46,7 +46,7 @@ def _part_on_spot(workload: Workload, on_spot: list[PodSpec]) -> Workload:
     return replace(workload, pod_specs=tuple(specs))
 
 
-def _reason(plan: PlacePlan, workload: Workload, decision: Decision) -> str | None:
+def _reason(plan: PlacePlan, workload: Workload, decision: PlacementDecision) -> str | None:
     """Why an eviction is not survived, or what helps; None if it is survived, or not known."""
     if decision.refusal is not None:
         is_elsewhere = decision.refusal.obstacle is Obstacle.ELSEWHERE
