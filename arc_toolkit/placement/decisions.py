@@ -49,19 +49,19 @@ class FieldChanges:
 
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
-        self.found: list[FieldChange] = []
+        self.changes: list[FieldChange] = []
 
     @property
     def empty(self) -> bool:
-        return not self.found
+        return not self.changes
 
     def set(self, path: KeyPath, value: Value) -> None:
         if not holds(self._node(path), value):
-            self.found.append(FieldChange(path, value))
+            self.changes.append(FieldChange(path, value))
 
     def append(self, path: KeyPath, item: Value) -> None:
         if not any(holds(child, item) for child in items_of(self._node(path))):
-            self.found.append(FieldChange(path, item, is_item=True))
+            self.changes.append(FieldChange(path, item, is_item=True))
 
     def _node(self, path: KeyPath) -> YamlNode | None:
         return get(self._workload.node, *path[len(self._workload.path) :])
@@ -114,14 +114,13 @@ def decide(
 ) -> PlacementDecision:
     """The decision that `operation` makes: by its changes, or by the refusal that it raises."""
     node = spec.node if spec is not None else workload.node
-    changes = FieldChanges(workload)
-    refusal = None
+    collected = FieldChanges(workload)
     try:
-        operation(changes)
-    except PlacementRefused as refused:
-        refusal = refused
-    found = () if refusal is not None else tuple(changes.found)
-    return PlacementDecision(setting, message, node, found, refusal, notes, spec, policy)
+        operation(collected)
+    except PlacementRefused as refusal:
+        return PlacementDecision(setting, message, node, (), refusal, notes, spec, policy)
+    changes = tuple(collected.changes)
+    return PlacementDecision(setting, message, node, changes, None, notes, spec, policy)
 
 
 def refuse(

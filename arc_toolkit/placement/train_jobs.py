@@ -101,11 +101,11 @@ def _pod_fields(
     workload: Workload, shape: Shape, spot: SpotPolicy, capacity: SpotCapacity
 ) -> dict[str, Any]:
     """The fields that place pods which say nothing about nodes yet."""
-    changes = FieldChanges(workload)
+    collected = FieldChanges(workload)
     nothing = PodSpec((), yaml.MappingNode(MAP, []), "", shape, coordinator=False)
-    choose_nodes(changes, nothing, spot, capacity)
+    choose_nodes(collected, nothing, spot, capacity)
     fields: dict[str, Any] = {}
-    for path, value, is_item in changes.found:
+    for path, value, is_item in collected.changes:
         holder = fields
         for step in path[:-1]:
             holder = holder.setdefault(str(step), {})
