@@ -8,8 +8,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from arc_toolkit.edit.files.edits import Refused
-from arc_toolkit.edit.yaml.editor import KeyPath
-from arc_toolkit.edit.yaml.nodes import YamlNode, get, items_of
+from arc_toolkit.edit.yaml.nodes import KeyPath, YamlNode, get, items_of
 from arc_toolkit.edit.yaml.proof import Value, holds
 from arc_toolkit.findings import Severity
 from arc_toolkit.placement.manifests import PodSpec, Workload

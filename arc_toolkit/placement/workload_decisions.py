@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from arc_toolkit.edit.yaml.editor import KeyPath
-from arc_toolkit.edit.yaml.nodes import get, items_of, text_of
+from arc_toolkit.edit.yaml.nodes import KeyPath, get, items_of, text_of
 from arc_toolkit.kube.spot_refusals import image_refusal, namespace_refusal
 from arc_toolkit.kube.workloads import COORDINATOR_NAMES, KindFamily, Retry, Shape
 from arc_toolkit.placement.decisions import (
