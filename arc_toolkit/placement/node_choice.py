@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import yaml
 
-from arc_toolkit.edit.code.values import OpaqueNode
+from arc_toolkit.edit.code.nodes import OpaqueNode
 from arc_toolkit.edit.yaml.nodes import get, items_of, text_of, walk
 from arc_toolkit.placement.decisions import Obstacle, PlacementRefused
 from arc_toolkit.placement.manifests import PREFERRED, REQUIRED, PodSpec
