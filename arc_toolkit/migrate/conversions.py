@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from arc_toolkit.azureml.kinds import KINDS, Family, Role
 from arc_toolkit.azureml.library import Library
-from arc_toolkit.azureml.python.names import Module
+from arc_toolkit.azureml.python.module import Module
 from arc_toolkit.azureml.python.python_engine import MakePlan
 from arc_toolkit.azureml.python.python_plan import PythonPlan
 from arc_toolkit.azureml.settings import Settings

@@ -14,8 +14,8 @@ from itertools import chain
 from typing import Any
 
 from arc_toolkit.azureml.python.python_plan import PythonPlan
-from arc_toolkit.azureml.python.read_meaning import Meanings
-from arc_toolkit.azureml.python.sdk_names import RESOURCES_CLASS, RESOURCES_MODULE
+from arc_toolkit.azureml.python.resolve import SdkResolver
+from arc_toolkit.azureml.python.sdk_objects import RESOURCES_CLASS, RESOURCES_MODULE
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.edit.code.editor import StatementSite
 from arc_toolkit.edit.code.expressions import short
@@ -46,18 +46,18 @@ SAMPLINGS = {
 class HyperdriveReader:
     """Reads one sweep into a v1.5 spec whose places are lines of the Python source."""
 
-    def __init__(self, meanings: Meanings, statement: Statement) -> None:
-        self._meanings = meanings
+    def __init__(self, resolver: SdkResolver, statement: Statement) -> None:
+        self._resolver = resolver
         # From where names are looked up, and the statement that is read.
         self.statement = self._home = statement
-        self.values = V1Data(meanings)
+        self.values = V1Data(resolver)
         self.spec = LegacySpec("", {"search_space": {}, "objective": {}, "limits": {}})
         # Uses of imported hyperdrive names that were read, and go with what they are in.
         self.names: set[int] = set()
 
     def name(self, node: ast.expr | None) -> str:
         """`choice` for `choice`, `hd.choice` and `azureml.train.hyperdrive.choice`; "" for anything else."""
-        path = self._meanings.path(node, self.statement) if node is not None else None
+        path = self._resolver.path(node, self.statement) if node is not None else None
         if path is None and isinstance(node, ast.Name):  # from azureml.train.hyperdrive import *
             bindings = find_bindings(
                 node.id, self.statement, lambda name: name.startswith(f"{MODULE}.")
@@ -335,7 +335,7 @@ def _new_imports(
     for module, names in ((RESOURCES_MODULE, [RESOURCES_CLASS]), (SWEEP_MODULE, sorted(classes))):
         for name in names:
             for change in changes:
-                bound = plan.meanings.binding(name, change.statement)
+                bound = plan.resolver.binding(name, change.statement)
                 if isinstance(bound, Binding) and bound.value == f"{module}.{name}":
                     continue
                 if isinstance(bound, Binding) and name not in imported:

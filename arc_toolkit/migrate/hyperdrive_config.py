@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from arc_toolkit.azureml.kinds import Family
-from arc_toolkit.azureml.python.meaning import Builder
 from arc_toolkit.azureml.python.python_plan import PythonPlan
+from arc_toolkit.azureml.python.sdk_objects import Builder
 from arc_toolkit.edit.code.expressions import calls_in, short
 from arc_toolkit.edit.code.names import Statement
 from arc_toolkit.edit.files.edits import Refused
@@ -64,13 +64,13 @@ def configs(plan: PythonPlan) -> Iterator[tuple[Statement, Callable[[], SweepCha
     for scope in plan.module.scopes:
         for statement in scope.statements:
             for call in calls_in(statement.stmt):
-                if HyperdriveReader(plan.meanings, statement).called(call) == NAME:
+                if HyperdriveReader(plan.resolver, statement).called(call) == NAME:
                     yield statement, partial(config_change, plan, statement, call)
 
 
 def config_change(plan: PythonPlan, statement: Statement, call: ast.Call) -> SweepChange | None:
     """The change of the code for one config, or none where a job is written beside it."""
-    reader = HyperdriveReader(plan.meanings, statement)
+    reader = HyperdriveReader(plan.resolver, statement)
     given = arguments(call, _ORDER, statement)
     unknown = [name for name in given.values if name not in _ORDER] + (
         [given.rest] if given.rest else []
@@ -90,7 +90,7 @@ def config_change(plan: PythonPlan, statement: Statement, call: ast.Call) -> Swe
     flags = _read_sampling(reader, values.get("hyperparameter_sampling"))
     lost = [name for name in _LOST if name in values]
     made, where = reader.values.follow(run, statement)
-    path = plan.meanings.path(made.func, where) if isinstance(made, ast.Call) else None
+    path = plan.resolver.path(made.func, where) if isinstance(made, ast.Call) else None
     if isinstance(made, ast.Call) and path is not None and path.endswith("ScriptRunConfig"):
         _write_job(plan, statement, reader, flags, lost, (run, made, where))
         return None
@@ -215,7 +215,7 @@ def _in_place(
     change = SweepChange(statement, reader)
     node = statement.source.slice(run)
     function = f"{name} = {call_text(node, change.distributions)}.sweep"
-    made = plan.meanings.of(run, statement)
+    made = plan.resolver.object_of(run, statement)
     if not (isinstance(made, Builder) and made.family is Family.COMMAND):
         text = call_text(function, change.arguments)
         raise Refused(

@@ -83,13 +83,13 @@ _ALWAYS = {
 def convert_parallel_runs(plan: PythonPlan) -> None:
     """A YAML file for each ParallelRunStep, and findings for all that is not one to one."""
     settings = plan.settings
-    for step, config in find_parallel_runs(plan.meanings):
+    for step, config in find_parallel_runs(plan.resolver):
         made = step or config
         assert made is not None
         at = plan.at(made.statement, made.call)
         if plan.covers(PRS_RULE, at):
             continue
-        fields = read_fields(step, config, plan.meanings)
+        fields = read_fields(step, config, plan.resolver)
         for name, value in (
             ("instance_type", settings.instance_type),
             ("compute_target", settings.compute),

@@ -20,7 +20,7 @@ from arc_toolkit.azureml.python.parallel_runs import (
     STEP_ORDER,
     PrsCall,
 )
-from arc_toolkit.azureml.python.read_meaning import Meanings
+from arc_toolkit.azureml.python.resolve import SdkResolver
 from arc_toolkit.edit.code.expressions import short
 from arc_toolkit.edit.code.names import Binding, Statement
 from arc_toolkit.migrate.v1_data import V1Data
@@ -47,9 +47,9 @@ class PrsFields:
     notes: list[str] = field(default_factory=list)
 
 
-def read_fields(step: PrsCall | None, config: PrsCall | None, meanings: Meanings) -> PrsFields:
+def read_fields(step: PrsCall | None, config: PrsCall | None, resolver: SdkResolver) -> PrsFields:
     """All fields of a step and its config, or of a config alone."""
-    values, fields = V1Data(meanings), PrsFields()
+    values, fields = V1Data(resolver), PrsFields()
     if config is not None:
         given = arguments(config.call, CONFIG_ORDER, config.statement)
         _changes(given, config, step.statement if step else None, values, fields)
@@ -58,7 +58,7 @@ def read_fields(step: PrsCall | None, config: PrsCall | None, meanings: Meanings
         given = arguments(step.call, STEP_ORDER, step.statement)
         holder = given.values.pop("parallel_run_config", None)
         if config is None:
-            if holder is None or not _from_file(*values.follow(*holder), meanings, fields):
+            if holder is None or not _from_file(*values.follow(*holder), resolver, fields):
                 text = short(holder[0]) if holder is not None else "nothing"
                 fields.notes.append(
                     f"parallel_run_config is {text}, which is not made here: "
@@ -72,7 +72,9 @@ def read_fields(step: PrsCall | None, config: PrsCall | None, meanings: Meanings
     return fields
 
 
-def _from_file(made: ast.expr, statement: Statement, meanings: Meanings, fields: PrsFields) -> bool:
+def _from_file(
+    made: ast.expr, statement: Statement, resolver: SdkResolver, fields: PrsFields
+) -> bool:
     """`ParallelRunConfig.load_yaml(ws, "config.yml")`: what the file says, as `save_to_yaml` writes it."""
     if not (
         isinstance(made, ast.Call)
@@ -81,11 +83,11 @@ def _from_file(made: ast.expr, statement: Statement, meanings: Meanings, fields:
     ):
         return False
     given = arguments(made, ("workspace", "path"), statement).values.get("path")
-    name = meanings.text(*given) if given is not None else None
-    if name is None or meanings.role(made.func.value, statement).name != CONFIG:
+    name = resolver.text(*given) if given is not None else None
+    if name is None or resolver.role(made.func.value, statement).name != CONFIG:
         return False
     try:
-        content = yaml.safe_load(meanings.library.read(os.path.join(meanings.folder, name)))
+        content = yaml.safe_load(resolver.library.read(os.path.join(resolver.folder, name)))
     except (OSError, ValueError, yaml.YAMLError):
         return False
     config = content.get("parallel_run_config") if isinstance(content, dict) else None

@@ -16,8 +16,8 @@ import os.path
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from arc_toolkit.azureml.python.meaning import Component, PipelineFunction
 from arc_toolkit.azureml.python.python_plan import PythonPlan
+from arc_toolkit.azureml.python.sdk_objects import Component, PipelineFunction
 from arc_toolkit.edit.code.names import Binding, Scope, Statement, Use
 from arc_toolkit.edit.files.edits import Refused
 from arc_toolkit.migrate.hyperdrive import (
@@ -72,7 +72,7 @@ def step_sweeps(plan: PythonPlan, scope: Scope) -> Iterator[tuple[str, list[Use]
         blocks: dict[tuple[int, int], list[Use]] = {}
         for use in uses:
             if use.how != "argument" and use.path[:2] == ("runsettings", "sweep"):
-                made = plan.meanings.binding(name, use.statement)
+                made = plan.resolver.binding(name, use.statement)
                 blocks.setdefault((id(made), id(use.statement.body)), []).append(use)
         yield from ((name, settings) for settings in blocks.values())
 
@@ -80,7 +80,7 @@ def step_sweeps(plan: PythonPlan, scope: Scope) -> Iterator[tuple[str, list[Use]
 def step_change(plan: PythonPlan, scope: Scope, name: str, sweeps: list[Use]) -> SweepChange:
     """The conversion of one step."""
     statement = sweeps[0].statement
-    made = plan.meanings.binding(name, statement)
+    made = plan.resolver.binding(name, statement)
     if not (isinstance(made, Binding) and made.statement.body is statement.body and _is_call(made)):
         raise Refused(
             f"{name} is not made by one call in the same block, so its settings may come from elsewhere"
@@ -92,10 +92,10 @@ def step_change(plan: PythonPlan, scope: Scope, name: str, sweeps: list[Use]) ->
         for use in scope.uses[name]
         if use.how != "argument"
         and use.path[0] == "runsettings"
-        and plan.meanings.binding(name, use.statement) is made
+        and plan.resolver.binding(name, use.statement) is made
     ]
     _refuse_other_uses(name, made, settings, sweeps[-1])
-    reader = HyperdriveReader(plan.meanings, made.statement)
+    reader = HyperdriveReader(plan.resolver, made.statement)
     spec = _sweep_spec(plan, made)
     if spec is not None:
         _take_spec(reader, spec, {str(keyword.arg) for keyword in call.keywords})
@@ -144,10 +144,10 @@ def step_change(plan: PythonPlan, scope: Scope, name: str, sweeps: list[Use]) ->
 def _sweep_spec(plan: PythonPlan, made: Binding) -> LegacySpec | None:
     """The v1.5 SweepComponent that a step is made of, if its file is here."""
     assert isinstance(made.value, ast.Call)
-    component = plan.meanings.of(made.value.func, made.statement)
+    component = plan.resolver.object_of(made.value.func, made.statement)
     if not isinstance(component, Component) or not component.file:
         return None
-    path = os.path.normpath(os.path.join(plan.meanings.folder, component.file))
+    path = os.path.normpath(os.path.join(plan.resolver.folder, component.file))
     data = read_or_none(plan.library.read, path)
     spec = parse_spec(path, data) if data is not None else None
     return spec if spec is not None and "sweep" in str(spec.data.get("type", "")).lower() else None
@@ -169,9 +169,9 @@ def _take_spec(reader: HyperdriveReader, spec: LegacySpec, passed: set[str]) -> 
 
 def _is_v15(plan: PythonPlan, scope: Scope, made: Binding) -> bool:
     """Whether the step's pipeline, or the component that it is made of, is of SDK v1.5."""
-    pipeline = plan.meanings.pipeline(scope)
+    pipeline = plan.resolver.pipeline(scope)
     assert isinstance(made.value, ast.Call)
-    component = plan.meanings.of(made.value.func, made.statement)
+    component = plan.resolver.object_of(made.value.func, made.statement)
     return any(
         isinstance(origin, PipelineFunction | Component) and origin.generation == "v1.5"
         for origin in (pipeline, component)

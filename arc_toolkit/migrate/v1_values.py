@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from arc_toolkit.azureml.python.read_meaning import Meanings
+from arc_toolkit.azureml.python.resolve import SdkResolver
 from arc_toolkit.edit.code.expressions import last_name, short
 from arc_toolkit.edit.code.names import Binding, Scope, Statement, Use
 
@@ -94,8 +94,8 @@ _READS = frozenset({"index", "count", "copy", "keys", "values", "items", "get"})
 class V1Values:
     """Reads values in one module."""
 
-    def __init__(self, meanings: Meanings) -> None:
-        self._meanings = meanings
+    def __init__(self, resolver: SdkResolver) -> None:
+        self._resolver = resolver
         # What the reader of the result has to know about values that were taken.
         self.remarks: list[str] = []
 
@@ -104,7 +104,7 @@ class V1Values:
     def follow(self, node: ast.expr, statement: Statement) -> tuple[ast.expr, Statement]:
         """The expression that a name is bound to; the node itself if it is not a name, or if that is not certain."""
         for _ in range(DEEPEST):
-            bound = self._meanings.bound(node.id, statement) if isinstance(node, ast.Name) else None
+            bound = self._resolver.bound(node.id, statement) if isinstance(node, ast.Name) else None
             if bound is None:
                 break
             node, statement = bound
@@ -112,7 +112,7 @@ class V1Values:
 
     def binding(self, node: ast.expr, statement: Statement) -> Binding | None:
         """The binding that made the object of a name."""
-        binding = self._meanings.binding(node.id, statement) if isinstance(node, ast.Name) else None
+        binding = self._resolver.binding(node.id, statement) if isinstance(node, ast.Name) else None
         return (
             binding
             if isinstance(binding, Binding) and isinstance(binding.value, ast.expr)
@@ -135,7 +135,7 @@ class V1Values:
         return any(use.how != "argument" and use.path[-1] not in _READS for use in changes)
 
     def bindings(self, name: str, statement: Statement) -> list[Binding]:
-        binding = self._meanings.binding(name, statement)
+        binding = self._resolver.binding(name, statement)
         if isinstance(binding, Binding):
             return [binding]
         scope: Scope | None = statement.scope
@@ -234,14 +234,14 @@ class V1Values:
             variable, value = map(inner, node.args)
             self.remarks.append(f"{value!r} is the default of the environment variable {variable}")
             return value
-        elif name == "join" and self._meanings.path(node.func, statement) == "os.path.join":
+        elif name == "join" and self._resolver.path(node.func, statement) == "os.path.join":
             return _calculated(node, os.path.join, *map(inner, node.args))
         elif name == "format" and isinstance(node.func, ast.Attribute):
             return _calculated(node, str.format, inner(node.func.value), *map(inner, node.args))
         raise NotPlain(f"it is {short(node)}")
 
     def _is_environ(self, function: ast.expr, statement: Statement) -> bool:
-        return self._meanings.path(function, statement) in ("os.environ.get", "os.getenv")
+        return self._resolver.path(function, statement) in ("os.environ.get", "os.getenv")
 
     def _formatted(self, part: ast.expr, inner: Callable[[ast.expr], Any]) -> str:
         if isinstance(part, ast.FormattedValue):
@@ -356,7 +356,7 @@ class V1Values:
         return {str(name): str(value) for name, value in variables.items()}
 
     def _is_sdk(self, function: ast.expr, statement: Statement) -> bool:
-        return (self._meanings.path(function, statement) or "").startswith("azureml.")
+        return (self._resolver.path(function, statement) or "").startswith("azureml.")
 
     def text(self, given: Mapping[str, tuple[ast.expr, Statement]], name: str) -> str:
         value = self.plain(*given[name]) if name in given else None

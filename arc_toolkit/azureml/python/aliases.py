@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 
-from arc_toolkit.azureml.python.meaning import PipelineJob
 from arc_toolkit.azureml.python.python_targets import SETTINGS, PythonTarget
-from arc_toolkit.azureml.python.read_meaning import Meanings
+from arc_toolkit.azureml.python.resolve import SdkResolver
+from arc_toolkit.azureml.python.sdk_objects import PipelineJob
 from arc_toolkit.edit.code.expressions import chain, last_name
 from arc_toolkit.edit.code.names import Binding, Scope, Use
 
@@ -109,19 +109,19 @@ def _items(scope: Scope, node: ast.expr, depth: int = 0) -> Iterator[ast.expr]:
                 yield from _items(scope, argument, depth + 1)
 
 
-def refuse_later_settings(targets: list[PythonTarget], meanings: Meanings) -> None:
+def refuse_later_settings(targets: list[PythonTarget], resolver: SdkResolver) -> None:
     """Steps whose settings are set again on the job: what is written where they are made would not count."""
     by_function: dict[int, list[PythonTarget]] = {}
     for target in targets:
         if target.pipeline is not None:
             by_function.setdefault(id(target.pipeline.function), []).append(target)
-    for name, use, step, setting in _on_jobs(meanings) if by_function else ():
+    for name, use, step, setting in _on_jobs(resolver) if by_function else ():
         if setting not in SETTINGS:
             continue
-        meaning = meanings.of_name(name, use.statement)
-        if isinstance(meaning, PipelineJob):
-            affected = by_function.get(id(meaning.function.function), [])
-        elif _may_be_job(name, use, meanings):
+        sdk_object = resolver.object_of_name(name, use.statement)
+        if isinstance(sdk_object, PipelineJob):
+            affected = by_function.get(id(sdk_object.function.function), [])
+        elif _may_be_job(name, use, resolver):
             affected = [target for group in by_function.values() for target in group]
         else:
             continue
@@ -133,22 +133,22 @@ def refuse_later_settings(targets: list[PythonTarget], meanings: Meanings) -> No
                 )
 
 
-def _may_be_job(name: str, use: Use, meanings: Meanings) -> bool:
+def _may_be_job(name: str, use: Use, resolver: SdkResolver) -> bool:
     """Whether a name with `jobs` is a parameter, or made by code of its own: it may be a job of any pipeline here."""
-    binding = meanings.binding(name, use.statement)
+    binding = resolver.binding(name, use.statement)
     if not isinstance(binding, Binding):
         return True
     path = (
-        meanings.path(binding.value.func, binding.statement)
+        resolver.path(binding.value.func, binding.statement)
         if isinstance(binding.value, ast.Call)
         else None
     )
     return path is None and not isinstance(binding.value, str)
 
 
-def _on_jobs(meanings: Meanings) -> Iterator[tuple[str, Use, str, str]]:
+def _on_jobs(resolver: SdkResolver) -> Iterator[tuple[str, Use, str, str]]:
     """The name of a job, the statement, the name of its step (empty for any of them), and the setting."""
-    for scope in meanings.module.scopes:
+    for scope in resolver.module.scopes:
         # `steps = job.jobs`, and `node = job.jobs["a"]` or a loop over them: what they are of
         holders: dict[str, str] = {}
         nodes: dict[str, tuple[str, str]] = {}

@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING
 
 from arc_toolkit.azureml.documents import Document
 from arc_toolkit.azureml.kinds import Family
-from arc_toolkit.azureml.python.meaning import Component
 from arc_toolkit.azureml.python.own_modules import folders_around
-from arc_toolkit.azureml.python.sdk_names import Generation
+from arc_toolkit.azureml.python.sdk_objects import Component, Generation
 from arc_toolkit.azureml.python.written_files import written_document, written_texts
 from arc_toolkit.edit.code.names import Scope, Statement
 from arc_toolkit.edit.code.values import Bound, Evaluator
 
 if TYPE_CHECKING:
-    from arc_toolkit.azureml.python.read_meaning import Meanings
+    from arc_toolkit.azureml.python.resolve import SdkResolver
 
 # The parameters of a function and what a call of it gives them.
 Arguments = Mapping[str, Bound]
@@ -33,12 +32,12 @@ _LOADERS: dict[str, tuple[Generation, tuple[str, ...], int]] = {
 class ComponentFiles:
     """Reads the component files of one module."""
 
-    def __init__(self, meanings: Meanings) -> None:
-        self._meanings = meanings
+    def __init__(self, resolver: SdkResolver) -> None:
+        self._resolver = resolver
 
     def loaded(self, call: ast.Call, statement: Statement) -> Component:
         """What `load_component(...)` or `Component.from_yaml(...)` gives."""
-        return self._load(call, statement, self._meanings)
+        return self._load(call, statement, self._resolver)
 
     def loaded_by(
         self,
@@ -49,48 +48,48 @@ class ComponentFiles:
         place: Statement,
     ) -> Component | None:
         """What a function that gives back `made`, a component of a file, gives back for the arguments of a call."""
-        meanings = self._meanings
-        loader, at = meanings.follow(made, statement)
+        resolver = self._resolver
+        loader, at = resolver.follow(made, statement)
         arguments = _arguments(function, call, place)
         if arguments is None or not isinstance(loader, ast.Call):
             return None
-        if meanings.role(loader.func, at).name not in _LOADERS:
+        if resolver.role(loader.func, at).name not in _LOADERS:
             return None
-        return self._load(loader, at, meanings.with_arguments(function, arguments))
+        return self._load(loader, at, resolver.with_arguments(function, arguments))
 
     def _load(self, call: ast.Call, statement: Statement, values: Evaluator) -> Component:
-        meanings = self._meanings
-        generation, names, position = _LOADERS[meanings.role(call.func, statement).name]
+        resolver = self._resolver
+        generation, names, position = _LOADERS[resolver.role(call.func, statement).name]
         node = _argument(call, names, position)
         name = values.text(node, statement) if node is not None else None
         if name is None:
             why = "its component file is known only when the code runs"
-            return Component(generation, meanings.assume or Family.OTHER, why=why)
+            return Component(generation, resolver.assume or Family.OTHER, why=why)
         # In the folder of the code, or where it may be run from; or the code writes it first.
-        for folder in itertools.chain(folders_around(meanings.folder), (None,)):
-            file = os.path.normpath(os.path.join(folder or meanings.folder, name))
+        for folder in itertools.chain(folders_around(resolver.folder), (None,)):
+            file = os.path.normpath(os.path.join(folder or resolver.folder, name))
             document = (
-                meanings.library.load(file) if folder is not None else self._written(name, file)
+                resolver.library.load(file) if folder is not None else self._written(name, file)
             )
             if document is not None:
                 family = document.root.kind.family
                 why = "" if family != Family.OTHER else f"{name} is of a kind that is not known"
                 return Component(generation, family, file, document, why=why)
-        shown = os.path.relpath(name, meanings.folder) if os.path.isabs(name) else name
+        shown = os.path.relpath(name, resolver.folder) if os.path.isabs(name) else name
         return Component(
             generation,
-            meanings.assume or Family.OTHER,
+            resolver.assume or Family.OTHER,
             file,
             why=f"there is no component in {shown}",
         )
 
     def _written(self, name: str, file: str) -> Document | None:
         content = self._written_texts.get(os.path.normpath(name))
-        return None if content is None else written_document(file, content, self._meanings.library)
+        return None if content is None else written_document(file, content, self._resolver.library)
 
     @cached_property
     def _written_texts(self) -> dict[str, str]:
-        return written_texts(self._meanings.module, self._meanings)
+        return written_texts(self._resolver.module, self._resolver)
 
 
 def _argument(call: ast.Call, names: tuple[str, ...], position: int) -> ast.expr | None:

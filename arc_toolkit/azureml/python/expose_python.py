@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from arc_toolkit.azureml.kinds import Slot
 from arc_toolkit.azureml.place import EXPOSE
 from arc_toolkit.azureml.plan import parameter_names
-from arc_toolkit.azureml.python import sdk_names as sdk
-from arc_toolkit.azureml.python.meaning import PipelineJob
+from arc_toolkit.azureml.python import sdk_objects as sdk
 from arc_toolkit.azureml.python.python_targets import PythonPipeline
+from arc_toolkit.azureml.python.sdk_objects import PipelineJob
 from arc_toolkit.edit.code.expressions import calls_in, last_name
 from arc_toolkit.edit.code.names import Statement
 
@@ -75,15 +75,15 @@ def pass_all_on(plan: PythonPlan) -> None:
 def _inner_calls(
     plan: PythonPlan, outer: PythonPipeline
 ) -> Iterator[tuple[PythonPipeline, ast.FunctionDef, Statement, ast.Call]]:
-    scope = plan.meanings.scopes.get(id(outer.function))
+    scope = plan.resolver.scopes.get(id(outer.function))
     for statement in scope.statements if scope is not None else ():
         for call in calls_in(statement.stmt):
-            meaning = plan.meanings.of(call, statement)
+            sdk_object = plan.resolver.object_of(call, statement)
             if (
-                isinstance(meaning, PipelineJob)
-                and id(meaning.function.function) in plan.by_function
+                isinstance(sdk_object, PipelineJob)
+                and id(sdk_object.function.function) in plan.by_function
             ):
-                yield outer, meaning.function.function, statement, call
+                yield outer, sdk_object.function.function, statement, call
 
 
 def _pass_on(

@@ -11,9 +11,13 @@ from bisect import bisect_right
 from collections.abc import Container, Iterable, Iterator, Sequence
 
 from arc_toolkit.azureml.kinds import KINDS, Family, Role
-from arc_toolkit.azureml.python import sdk_names as sdk
+from arc_toolkit.azureml.python import sdk_objects as sdk
 from arc_toolkit.azureml.python.aliases import Aliases, refuse_later_settings
-from arc_toolkit.azureml.python.meaning import (
+from arc_toolkit.azureml.python.module import Module
+from arc_toolkit.azureml.python.python_targets import PROVEN_KIND, SETTINGS, PythonTarget
+from arc_toolkit.azureml.python.read_targets import read_settings
+from arc_toolkit.azureml.python.resolve import SdkResolver
+from arc_toolkit.azureml.python.sdk_objects import (
     ASSUME,
     Builder,
     Component,
@@ -21,13 +25,9 @@ from arc_toolkit.azureml.python.meaning import (
     PipelineJob,
     Step,
     Sweep,
-    UnknownMeaning,
+    UnknownSdkObject,
     V1Job,
 )
-from arc_toolkit.azureml.python.names import Module
-from arc_toolkit.azureml.python.python_targets import PROVEN_KIND, SETTINGS, PythonTarget
-from arc_toolkit.azureml.python.read_meaning import Meanings
-from arc_toolkit.azureml.python.read_targets import read_settings
 from arc_toolkit.edit.code import layout
 from arc_toolkit.edit.code.expressions import calls_in, last_name, short
 from arc_toolkit.edit.code.names import Binding, Scope, Statement, Use
@@ -43,7 +43,7 @@ _CALLS = frozenset({ast.Call, ast.IfExp, ast.BoolOp, ast.Await})
 
 def _make(
     name: str,
-    meaning: Step | Builder | Sweep | V1Job | UnknownMeaning,
+    sdk_object: Step | Builder | Sweep | V1Job | UnknownSdkObject,
     statement: Statement,
     call: ast.Call,
     pipeline: PipelineFunction | None,
@@ -52,25 +52,27 @@ def _make(
     refusal: str = "",
 ) -> PythonTarget:
     family = (
-        Family.SWEEP if isinstance(meaning, Sweep) else getattr(meaning, "family", Family.OTHER)
+        Family.SWEEP
+        if isinstance(sdk_object, Sweep)
+        else getattr(sdk_object, "family", Family.OTHER)
     )
     role = (
         Role.STEP
-        if pipeline is not None or isinstance(meaning, Step | UnknownMeaning)
+        if pipeline is not None or isinstance(sdk_object, Step | UnknownSdkObject)
         else Role.JOB
     )
     role = Role.V15_STEP if generation == "v1.5" else role
-    if isinstance(meaning, V1Job):
-        family, role = Family.COMMAND, Role.STEP if meaning.is_step else Role.JOB
+    if isinstance(sdk_object, V1Job):
+        family, role = Family.COMMAND, Role.STEP if sdk_object.is_step else Role.JOB
     # parallel_run_function(...) is never a job of its own
     kind = KINDS.get((family, role)) or KINDS.get(
         (family, Role.STEP), KINDS[Family.OTHER, Role.STEP]
     )
-    if family == Family.OTHER and isinstance(meaning, Step):
+    if family == Family.OTHER and isinstance(sdk_object, Step):
         if any(is_proof(use) for use in uses):
             kind = PROVEN_KIND
-        elif isinstance(meaning.origin, Component) and meaning.origin.why:
-            refusal = refusal or f"its kind is not known: {meaning.origin.why}{ASSUME}"
+        elif isinstance(sdk_object.origin, Component) and sdk_object.origin.why:
+            refusal = refusal or f"its kind is not known: {sdk_object.origin.why}{ASSUME}"
     at = place_node(statement.source, call)
     return PythonTarget(
         kind,
@@ -81,18 +83,18 @@ def _make(
         generation=generation,
         statement=statement,
         call=call,
-        meaning=meaning,
+        sdk_object=sdk_object,
         pipeline=pipeline,
         uses=uses,
         refusal=refusal,
     )
 
 
-def find_targets(module: Module, meanings: Meanings) -> list[PythonTarget]:
+def find_targets(module: Module, resolver: SdkResolver) -> list[PythonTarget]:
     """All targets of the scopes to be looked at, in the order of the text."""
     targets: list[PythonTarget] = []
     for scope in module.scopes:
-        pipeline = meanings.pipeline(scope)
+        pipeline = resolver.pipeline(scope)
         aliases = Aliases(scope)
         named: dict[int, PythonTarget] = {}
         here: dict[str, list[PythonTarget]] = {}
@@ -101,32 +103,32 @@ def find_targets(module: Module, meanings: Meanings) -> list[PythonTarget]:
                 if type(binding.value) not in _CALLS:
                     continue
                 others = (bindings[number].statement for number in range(index + 1, len(bindings)))
-                target = _target(aliases, name, binding, others, pipeline, meanings)
+                target = _target(aliases, name, binding, others, pipeline, resolver)
                 if target is not None:
                     named[id(target.call)] = target
                     here.setdefault(name, []).append(target)
         targets += named.values()
         # `train(x).sweep(...)`: the sweep has the settings, so that its trial needs no name.
         trials = {
-            id(target.meaning.base.call)
+            id(target.sdk_object.base.call)
             for target in named.values()
-            if isinstance(target.meaning, Sweep)
-            and isinstance(target.meaning.base, Step)
-            and isinstance(target.meaning.base.origin, Component)
+            if isinstance(target.sdk_object, Sweep)
+            and isinstance(target.sdk_object.base, Step)
+            and isinstance(target.sdk_object.base.origin, Component)
         }
-        nameless = list(_nameless(scope, pipeline, meanings, named.keys() | trials))
+        nameless = list(_nameless(scope, pipeline, resolver, named.keys() | trials))
         targets += nameless
         for target in (*named.values(), *nameless):
-            target.refusal = target.refusal or _why_not(target, here.get(target.name, []), meanings)
-    refuse_later_settings(targets, meanings)
-    _mark_swept(targets, meanings)
+            target.refusal = target.refusal or _why_not(target, here.get(target.name, []), resolver)
+    refuse_later_settings(targets, resolver)
+    _mark_trials(targets, resolver)
     by_call = {id(target.call): target for target in targets}
     for target in targets:
         if target.builder is not None and target.builder.call is not target.call:
-            target.maker = by_call.get(id(target.builder.call))
+            target.template = by_call.get(id(target.builder.call))
     order = {id(source): index for index, source in enumerate(module.sources)}
     targets.sort(key=lambda target: (order[id(target.statement.source)], target.call.lineno))
-    read_settings(targets, meanings)
+    read_settings(targets, resolver)
     return targets
 
 
@@ -136,25 +138,27 @@ def _target(
     binding: Binding,
     others: Iterable[Statement],
     pipeline: PipelineFunction | None,
-    meanings: Meanings,
+    resolver: SdkResolver,
 ) -> PythonTarget | None:
     value, statement = binding.value, binding.statement
     assert isinstance(value, ast.expr)
-    meaning = meanings.of(value, statement)
-    if not isinstance(meaning, Step | Builder | Sweep | V1Job | UnknownMeaning):
+    sdk_object = resolver.object_of(value, statement)
+    if not isinstance(sdk_object, Step | Builder | Sweep | V1Job | UnknownSdkObject):
         return None
-    if isinstance(meaning, UnknownMeaning) and pipeline is None and not aliases.has_settings:
+    if isinstance(sdk_object, UnknownSdkObject) and pipeline is None and not aliases.has_settings:
         return None
     uses = _uses_of(statement, aliases.uses(name), others)
-    match meaning:
+    match sdk_object:
         case Step() if isinstance(value, ast.Call):
-            return _make(name, meaning, statement, value, pipeline, uses, meaning.generation)
-        case Builder() | Sweep() if meaning.call is value and _is_certain(meaning):
-            return _make(name, meaning, statement, meaning.call, pipeline, uses)
-        case V1Job() if meaning.call is value:
-            return _make(name, meaning, statement, meaning.call, pipeline, uses, "v1", sdk.V1_WAY)
-        case UnknownMeaning():
-            return _candidate(name, value, statement, meaning, pipeline, uses, meanings)
+            return _make(name, sdk_object, statement, value, pipeline, uses, sdk_object.generation)
+        case Builder() | Sweep() if sdk_object.call is value and _is_certain(sdk_object):
+            return _make(name, sdk_object, statement, sdk_object.call, pipeline, uses)
+        case V1Job() if sdk_object.call is value:
+            return _make(
+                name, sdk_object, statement, sdk_object.call, pipeline, uses, "v1", sdk.V1_WAY
+            )
+        case UnknownSdkObject():
+            return _candidate(name, value, statement, sdk_object, pipeline, uses, resolver)
     return None
 
 
@@ -186,12 +190,12 @@ def _uses_of(statement: Statement, uses: Sequence[Use], others: Iterable[Stateme
     ]
 
 
-def _is_certain(meaning: Step | Builder | Sweep) -> bool:
+def _is_certain(sdk_object: Step | Builder | Sweep) -> bool:
     """Whether a `sweep` is that of the SDK: its base is known, or its arguments are of no other function."""
-    if not isinstance(meaning, Sweep) or not isinstance(meaning.base, UnknownMeaning):
+    if not isinstance(sdk_object, Sweep) or not isinstance(sdk_object.base, UnknownSdkObject):
         return True
     return bool(
-        {keyword.arg for keyword in meaning.call.keywords}
+        {keyword.arg for keyword in sdk_object.call.keywords}
         & {"primary_metric", "sampling_algorithm"}
     )
 
@@ -200,10 +204,10 @@ def _candidate(
     name: str,
     value: ast.expr,
     statement: Statement,
-    meaning: UnknownMeaning,
+    sdk_object: UnknownSdkObject,
     pipeline: PipelineFunction | None,
     uses: list[Use],
-    meanings: Meanings,
+    resolver: SdkResolver,
 ) -> PythonTarget | None:
     """A step of unknown origin: a target when its settings prove that it is one, else reported."""
     attributes = {use.path[0] for use in uses if use.how != "argument"}
@@ -215,30 +219,30 @@ def _candidate(
     generation: sdk.Generation = "v1.5" if "runsettings" in attributes else "v2"
     if pipeline is not None:
         generation = pipeline.generation
-    if call is value and not meaning.chosen and any(is_proof(use) for use in uses):
+    if call is value and not sdk_object.chosen and any(is_proof(use) for use in uses):
         step = Step(generation, Family.OTHER, Component(generation, Family.OTHER), call)
         return _make(name, step, statement, call, pipeline, uses, generation)
-    if meaning.is_made or not (
-        meaning.is_component
-        or name in meanings.module.read_steps
+    if sdk_object.is_made or not (
+        sdk_object.is_component
+        or name in resolver.module.read_steps
         or attributes & sdk.STEP_ATTRIBUTES
         or (
             _may_be_component(call.func)
-            and (meaning.chosen or meanings.own_modules.may_have(meaning.imported))
+            and (sdk_object.chosen or resolver.own_modules.may_have(sdk_object.imported))
         )
     ):
         return None
-    if meanings.assume is not None and call is value and not meaning.chosen:
-        step = Step(generation, meanings.assume, Component(generation, meanings.assume), call)
+    if resolver.assume is not None and call is value and not sdk_object.chosen:
+        step = Step(generation, resolver.assume, Component(generation, resolver.assume), call)
         return _make(name, step, statement, call, pipeline, uses, generation)
     if (
-        meaning.imported
+        sdk_object.imported
         and not attributes & sdk.LEAF_ATTRIBUTES
-        and meanings.own_modules.makes(meaning.imported)
+        and resolver.own_modules.makes(sdk_object.imported)
     ):
         return None  # it is a target of that file
-    why = meaning.why or f"made by {short(call.func)}(), which is not known here"
-    return _make(name, meaning, statement, call, pipeline, uses, generation, why)
+    why = sdk_object.why or f"made by {short(call.func)}(), which is not known here"
+    return _make(name, sdk_object, statement, call, pipeline, uses, generation, why)
 
 
 def is_proof(use: Use) -> bool:
@@ -254,10 +258,10 @@ def _may_be_component(function: ast.expr) -> bool:
 
 
 def _nameless(
-    scope: Scope, pipeline: PipelineFunction | None, meanings: Meanings, named: Container[int]
+    scope: Scope, pipeline: PipelineFunction | None, resolver: SdkResolver, named: Container[int]
 ) -> Iterator[PythonTarget]:
     """Steps that no name holds: `f(x)`, `steps.append(f(x))`, `{"a": f(x).outputs.y}`; and lone command(...)."""
-    module = meanings.module
+    module = resolver.module
     if pipeline is None and scope.statement is not None and not module.mentions(scope.statement):
         return
     for statement in scope.statements:
@@ -266,27 +270,29 @@ def _nameless(
         for call in calls_in(statement.stmt):
             if id(call) in named:
                 continue
-            meaning = meanings.of(call, statement)
-            if isinstance(meaning, Builder) and meaning.call is call:
-                yield _make("", meaning, statement, call, pipeline, [])
+            sdk_object = resolver.object_of(call, statement)
+            if isinstance(sdk_object, Builder) and sdk_object.call is call:
+                yield _make("", sdk_object, statement, call, pipeline, [])
             elif (
-                isinstance(meaning, Step | Sweep) and meaning.call is call and _is_certain(meaning)
+                isinstance(sdk_object, Step | Sweep)
+                and sdk_object.call is call
+                and _is_certain(sdk_object)
             ):
-                generation = meaning.generation if isinstance(meaning, Step) else "v2"
+                generation = sdk_object.generation if isinstance(sdk_object, Step) else "v2"
                 refusal = "no name of its own holds it: assign it to a variable"
-                yield _make("", meaning, statement, call, pipeline, [], generation, refusal)
-            elif isinstance(meaning, V1Job) and meaning.call is call:
-                yield _make("", meaning, statement, call, pipeline, [], "v1", sdk.V1_WAY)
+                yield _make("", sdk_object, statement, call, pipeline, [], generation, refusal)
+            elif isinstance(sdk_object, V1Job) and sdk_object.call is call:
+                yield _make("", sdk_object, statement, call, pipeline, [], "v1", sdk.V1_WAY)
 
 
-def _why_not(target: PythonTarget, namesakes: list[PythonTarget], meanings: Meanings) -> str:
+def _why_not(target: PythonTarget, namesakes: list[PythonTarget], resolver: SdkResolver) -> str:
     """The reason, if any, why this target must not be changed."""
     call, statement = target.call, target.statement
     # The arguments of a step are inputs of its component, and nothing else (azure-ai-ml raises UnexpectedKeywordError).
     is_open = any(keyword.arg is None for keyword in call.keywords) or any(
         isinstance(argument, ast.Starred) for argument in call.args
     )
-    if is_open and not isinstance(target.meaning, Step):
+    if is_open and not isinstance(target.sdk_object, Step):
         return "its arguments come from **" + next(
             (short(keyword.value) for keyword in call.keywords if keyword.arg is None),
             "kwargs",
@@ -305,7 +311,7 @@ def _why_not(target: PythonTarget, namesakes: list[PythonTarget], meanings: Mean
             if (
                 target.pipeline is not None
                 and isinstance(use.statement.stmt, ast.Expr)
-                and _is_helper(use, meanings)
+                and _is_helper(use, resolver)
             ):
                 assert isinstance(use.value, ast.Call)
                 return f"its settings go through a helper, {short(use.value.func)}()"
@@ -316,7 +322,7 @@ def _why_not(target: PythonTarget, namesakes: list[PythonTarget], meanings: Mean
                 else "under a condition"
             )
             return f"its {use.path[0]} is set {how} (line {use.statement.stmt.lineno})"
-    if isinstance(target.meaning, Builder):
+    if isinstance(target.sdk_object, Builder):
         return ""
     try:
         layout.after_statement(statement.source, statement.stmt, [])
@@ -325,37 +331,37 @@ def _why_not(target: PythonTarget, namesakes: list[PythonTarget], meanings: Mean
     return ""
 
 
-def _is_helper(use: Use, meanings: Meanings) -> bool:
+def _is_helper(use: Use, resolver: SdkResolver) -> bool:
     assert isinstance(use.value, ast.Call)
     if use.path[-1] in sdk.HARMLESS_CALLS:
         return False
-    meaning = meanings.of(use.value, use.statement)
-    return not isinstance(meaning, Step | Builder | Sweep | PipelineJob)
+    sdk_object = resolver.object_of(use.value, use.statement)
+    return not isinstance(sdk_object, Step | Builder | Sweep | PipelineJob)
 
 
 def _trial(target: PythonTarget) -> ast.expr | None:
     """What a sweep is made of: `trial.sweep(...)`, `SweepJob(trial=...)`."""
-    if isinstance(target.meaning, Sweep) and isinstance(target.call.func, ast.Attribute):
+    if isinstance(target.sdk_object, Sweep) and isinstance(target.call.func, ast.Attribute):
         return target.call.func.value
-    is_entity = isinstance(target.meaning, Builder) and target.meaning.is_entity
+    is_entity = isinstance(target.sdk_object, Builder) and target.sdk_object.is_entity
     keywords = target.call.keywords if is_entity and target.family == Family.SWEEP else []
     return next((keyword.value for keyword in keywords if keyword.arg == "trial"), None)
 
 
-def _mark_swept(targets: list[PythonTarget], meanings: Meanings) -> None:
+def _mark_trials(targets: list[PythonTarget], resolver: SdkResolver) -> None:
     by_statement = {(id(target.statement), target.name): target for target in targets}
     by_call = {id(target.call): target for target in targets}
     for target in targets:
         base = _trial(target)
         trial = by_call.get(id(base))
         if isinstance(base, ast.Name):
-            binding = meanings.binding(base.id, target.statement)
+            binding = resolver.binding(base.id, target.statement)
             place = (
                 (id(binding.statement), binding.name) if isinstance(binding, Binding) else (0, "")
             )
             trial = by_statement.get(place)
         if trial is not None:
-            trial.swept = True
+            trial.is_trial = True
             trial.parent = target
             if trial.generation == "v2":
                 trial.kind = KINDS[

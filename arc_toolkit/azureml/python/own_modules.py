@@ -15,23 +15,23 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from arc_toolkit.azureml.library import Library
-from arc_toolkit.azureml.python import sdk_names as sdk
-from arc_toolkit.azureml.python.meaning import (
+from arc_toolkit.azureml.python import sdk_objects as sdk
+from arc_toolkit.azureml.python.module import read_module
+from arc_toolkit.azureml.python.sdk_objects import (
     Builder,
     Component,
-    Meaning,
     PipelineFunction,
+    SdkObject,
     Step,
-    UnknownMeaning,
+    UnknownSdkObject,
 )
-from arc_toolkit.azureml.python.read_names import read_module
 from arc_toolkit.edit.code.names import Statement
 from arc_toolkit.edit.code.source import Source, decode, parse
 from arc_toolkit.edit.code.values import OpaqueValue
 from arc_toolkit.edit.files.edits import Unreadable
 
 if TYPE_CHECKING:
-    from arc_toolkit.azureml.python.read_meaning import Meanings
+    from arc_toolkit.azureml.python.resolve import SdkResolver
 
 # A project is not deeper than that; the folder with `.git` is its top.
 _FOLDERS = 8
@@ -105,9 +105,9 @@ def find_module(path: str, folder: str, library: Library) -> OwnModule | None:
 class OwnModules:
     """What one module imports from others of its project."""
 
-    def __init__(self, meanings: Meanings) -> None:
-        self._meanings = meanings
-        self._known: dict[str, Meaning | None] = {}
+    def __init__(self, resolver: SdkResolver) -> None:
+        self._resolver = resolver
+        self._known: dict[str, SdkObject | None] = {}
 
     def may_have(self, path: str) -> bool:
         """Whether what is imported may be a component."""
@@ -116,7 +116,7 @@ class OwnModules:
             return False
         return module.has_sdk or bool(self._ask(module, _may_have))
 
-    def meaning(self, path: str) -> Meaning | None:
+    def sdk_object(self, path: str) -> SdkObject | None:
         """What is imported, if it means the same here: a component or a pipeline, not a command object, whose settings
         are in the other module."""
         if path not in self._known:
@@ -130,7 +130,7 @@ class OwnModules:
         """Whether a step gets its settings in another file of the run: the command object that it is made of, or a
         function that gives one back, is there."""
         module = self._find(path) if path else None
-        if module is None or not self._meanings.library.is_given(module.file):
+        if module is None or not self._resolver.library.is_given(module.file):
             return False
         return bool(self._ask(replace(module, name=f"{module.name}()"), _makes))
 
@@ -143,13 +143,13 @@ class OwnModules:
         return value[0]
 
     def _find(self, path: str) -> OwnModule | None:
-        return find_module(path, self._meanings.folder, self._meanings.library)
+        return find_module(path, self._resolver.folder, self._resolver.library)
 
     def _ask(
-        self, module: OwnModule, answer: Callable[[Meanings, ast.expr, Statement], _Answer]
+        self, module: OwnModule, answer: Callable[[SdkResolver, ast.expr, Statement], _Answer]
     ) -> _Answer | None:
         """What a name is at the end of another module."""
-        if self._meanings.imports >= _MOST_IMPORTS:
+        if self._resolver.imports >= _MOST_IMPORTS:
             return None
         try:
             text = decode(module.text)[0]
@@ -165,33 +165,37 @@ class OwnModules:
                 block = block.parent
             name = ast.parse(module.name, mode="eval").body
             end = replace(last, block=block, order=last.order + 1)
-            return answer(self._meanings.of_module(code, module.file), name, end)
+            return answer(self._resolver.of_module(code, module.file), name, end)
 
 
-def _meaning(there: Meanings, name: ast.expr, statement: Statement) -> Meaning | None:
-    match there.of(name, statement):
-        case UnknownMeaning(imported=path) if path:  # `from .train import train` in __init__.py
-            return there.own_modules.meaning(path)
+def _meaning(there: SdkResolver, name: ast.expr, statement: Statement) -> SdkObject | None:
+    match there.object_of(name, statement):
+        case UnknownSdkObject(imported=path) if path:  # `from .train import train` in __init__.py
+            return there.own_modules.sdk_object(path)
         case (
-            Component(call=None) | PipelineFunction() | UnknownMeaning(is_component=True) as meaning
+            Component(call=None)
+            | PipelineFunction()
+            | UnknownSdkObject(is_component=True) as sdk_object
         ):
-            return meaning
+            return sdk_object
     return None
 
 
-def _value(there: Meanings, name: ast.expr, statement: Statement) -> tuple[Any]:
+def _value(there: SdkResolver, name: ast.expr, statement: Statement) -> tuple[Any]:
     return (there.value(name, statement),)
 
 
-def _may_have(there: Meanings, name: ast.expr, statement: Statement) -> bool:
-    meaning = there.of(name, statement)
-    return isinstance(meaning, UnknownMeaning) and there.own_modules.may_have(meaning.imported)
+def _may_have(there: SdkResolver, name: ast.expr, statement: Statement) -> bool:
+    sdk_object = there.object_of(name, statement)
+    return isinstance(sdk_object, UnknownSdkObject) and there.own_modules.may_have(
+        sdk_object.imported
+    )
 
 
-def _makes(there: Meanings, call: ast.expr, statement: Statement) -> bool:
-    meaning = there.of(call, statement)
-    if isinstance(meaning, UnknownMeaning):
-        return meaning.is_made or there.own_modules.makes(meaning.imported)
-    return isinstance(meaning, Builder) or (
-        isinstance(meaning, Step) and isinstance(meaning.origin, Builder)
+def _makes(there: SdkResolver, call: ast.expr, statement: Statement) -> bool:
+    sdk_object = there.object_of(call, statement)
+    if isinstance(sdk_object, UnknownSdkObject):
+        return sdk_object.is_made or there.own_modules.makes(sdk_object.imported)
+    return isinstance(sdk_object, Builder) or (
+        isinstance(sdk_object, Step) and isinstance(sdk_object.origin, Builder)
     )

@@ -11,7 +11,7 @@ from arc_toolkit.edit.code.expressions import calls_in
 from arc_toolkit.edit.code.names import Statement
 
 if TYPE_CHECKING:
-    from arc_toolkit.azureml.python.read_meaning import Meanings
+    from arc_toolkit.azureml.python.resolve import SdkResolver
 
 # v1 (ParallelRunConfig, ParallelRunStep) -> v2 `parallel` step, for the finding.
 # Source: Microsoft Learn, "Upgrade parallel run step to SDK v2"; `parallel_run_function` of azure-ai-ml 1.35.2.
@@ -72,18 +72,18 @@ class PrsCall:
     statement: Statement
 
 
-def find_parallel_runs(meanings: Meanings) -> Iterator[tuple[PrsCall | None, PrsCall | None]]:
+def find_parallel_runs(resolver: SdkResolver) -> Iterator[tuple[PrsCall | None, PrsCall | None]]:
     """Each step with its config (None: not found), and each config without a step."""
     calls: dict[str, list[PrsCall]] = {STEP: [], CONFIG: []}
-    for scope in meanings.module.scopes:
+    for scope in resolver.module.scopes:
         for statement in scope.statements:
-            if meanings.module.mentions(statement):
+            if resolver.module.mentions(statement):
                 for call in calls_in(statement.stmt):
-                    role = meanings.role(call.func, statement).name
+                    role = resolver.role(call.func, statement).name
                     if role in calls:
                         calls[role].append(PrsCall(call, statement))
     configs = calls[CONFIG]
-    pairs = [(step, _config(step, configs, meanings)) for step in calls[STEP]]
+    pairs = [(step, _config(step, configs, resolver)) for step in calls[STEP]]
     used = {id(config.call) for _, config in pairs if config is not None}
     free = [config for config in configs if id(config.call) not in used]
     # A single config that is passed through functions.
@@ -93,14 +93,14 @@ def find_parallel_runs(meanings: Meanings) -> Iterator[tuple[PrsCall | None, Prs
     yield from ((None, config) for config in free)
 
 
-def _config(step: PrsCall, configs: list[PrsCall], meanings: Meanings) -> PrsCall | None:
+def _config(step: PrsCall, configs: list[PrsCall], resolver: SdkResolver) -> PrsCall | None:
     node = dict(zip(STEP_ORDER, step.call.args, strict=False)).get("parallel_run_config")
     for keyword in step.call.keywords:
         if keyword.arg == "parallel_run_config":
             node = keyword.value
     statement = step.statement
     for _ in range(_MAX_DEPTH):
-        bound = meanings.bound(node.id, statement) if isinstance(node, ast.Name) else None
+        bound = resolver.bound(node.id, statement) if isinstance(node, ast.Name) else None
         if bound is None:
             break
         node, statement = bound

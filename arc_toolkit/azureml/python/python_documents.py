@@ -12,7 +12,7 @@ from pathlib import PurePath
 
 import yaml
 
-from arc_toolkit.azureml.python.read_meaning import Meanings
+from arc_toolkit.azureml.python.resolve import SdkResolver
 from arc_toolkit.edit.code.expressions import last_name, short
 from arc_toolkit.edit.code.names import Statement, Use
 from arc_toolkit.edit.code.nodes import CodeMark
@@ -116,15 +116,15 @@ def is_dict(node: ast.expr) -> bool:
 class CodeReader:
     """Reads what code says about steps and jobs."""
 
-    def __init__(self, meanings: Meanings) -> None:
-        self.meanings = meanings
+    def __init__(self, resolver: SdkResolver) -> None:
+        self.resolver = resolver
 
     def value(
         self, expression: ast.expr, statement: Statement, *, opaque: bool = False
     ) -> CodeValue:
         """An expression as the text that YAML would have."""
         try:
-            constant = None if opaque else self.meanings.value(expression, statement)
+            constant = None if opaque else self.resolver.value(expression, statement)
         except OpaqueValue:
             constant = None
         if isinstance(constant, bool):
@@ -193,7 +193,7 @@ class CodeReader:
             del fields[path]
         holder, place = expression, statement
         if isinstance(expression, ast.Name):
-            holder, place = self.meanings.bound(expression.id, statement) or (expression, statement)
+            holder, place = self.resolver.bound(expression.id, statement) or (expression, statement)
         kind = _DISTRIBUTIONS.get(last_name(holder.func)) if isinstance(holder, ast.Call) else None
         names = named_values(holder) if isinstance(holder, ast.Call | ast.Dict) else None
         if names is None or not (kind or is_dict(holder)) or not (kind or "type" in names):
@@ -211,7 +211,7 @@ class CodeReader:
         """`environment="name"`, or the literals of the `Environment(...)` that it names."""
         value = self.value(expression, statement)
         if isinstance(expression, ast.Name):
-            expression, statement = self.meanings.bound(expression.id, statement) or (
+            expression, statement = self.resolver.bound(expression.id, statement) or (
                 expression,
                 statement,
             )
@@ -269,7 +269,7 @@ class CodeReader:
             del fields[path]
         names = named_values(expression) if isinstance(expression, ast.Call | ast.Dict) else None
         if isinstance(expression, ast.Call) and not (
-            is_dict(expression) or self.meanings.makes_resources(expression, statement)
+            is_dict(expression) or self.resolver.makes_resources(expression, statement)
         ):
             names = None
         if not (isinstance(expression, ast.Constant) and expression.value is None):

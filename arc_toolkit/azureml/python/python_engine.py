@@ -7,10 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from arc_toolkit.azureml.library import Library
-from arc_toolkit.azureml.python import sdk_names as sdk
-from arc_toolkit.azureml.python.names import Module
+from arc_toolkit.azureml.python import sdk_objects as sdk
+from arc_toolkit.azureml.python.module import Module, read_module
 from arc_toolkit.azureml.python.python_plan import PythonPlan, make_plan
-from arc_toolkit.azureml.python.read_names import read_module
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.edit.code.code_text import CodeText, read_notebook, read_source
 from arc_toolkit.edit.code.source import Source, decode, parse, quiet

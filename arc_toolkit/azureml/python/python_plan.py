@@ -15,13 +15,13 @@ from arc_toolkit.azureml.place import EXPOSE, place_settings
 from arc_toolkit.azureml.place_threads import not_set
 from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.azureml.python.find_targets import find_targets
-from arc_toolkit.azureml.python.meaning import Builder, Step, Sweep
-from arc_toolkit.azureml.python.names import Module
+from arc_toolkit.azureml.python.module import Module
 from arc_toolkit.azureml.python.python_documents import CodeValue, named_values
 from arc_toolkit.azureml.python.python_targets import SETTINGS, PythonPipeline, PythonTarget
 from arc_toolkit.azureml.python.python_writer import PythonWriter
-from arc_toolkit.azureml.python.read_meaning import Meanings
 from arc_toolkit.azureml.python.read_targets import documents
+from arc_toolkit.azureml.python.resolve import SdkResolver
+from arc_toolkit.azureml.python.sdk_objects import Builder, Step, Sweep
 from arc_toolkit.azureml.rules import run_rules
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.threads import PRESTEP, RESTEP, FrameworkEvidence
@@ -59,11 +59,11 @@ class PythonPlan(Plan):
         # A second plan has other targets.
         self._evidence = {}
         self.module = module
-        self.meanings = Meanings(
+        self.resolver = SdkResolver(
             module, path, library, Family(settings.assume) if settings.assume else None
         )
-        self.python_targets = find_targets(module, self.meanings)
-        self.python_pipelines, self.documents = documents(self.python_targets, self.meanings)
+        self.python_targets = find_targets(module, self.resolver)
+        self.python_pipelines, self.documents = documents(self.python_targets, self.resolver)
         self._ignores = {id(source): find_ignores(source.text) for source in module.sources}
         self._ignored_everywhere = frozenset().union(
             *(ignores.lines.get(0, ()) for ignores in self._ignores.values())
@@ -78,14 +78,14 @@ class PythonPlan(Plan):
         self._parameters: dict[tuple[int, Slot], str] = {}
         if not self.is_second:
             library.steps |= {name for target in self.python_targets for name in _names(target)}
-            library.families |= {target.made_of for target in self.python_targets}
+            library.families |= {target.base_family for target in self.python_targets}
             if Family.DISTRIBUTED in settings.kinds and any(
                 map(self.is_distributed, self.python_targets)
             ):
                 library.families.add(Family.DISTRIBUTED)
 
     def new_editor(self) -> PythonWriter:
-        return PythonWriter(self.meanings)
+        return PythonWriter(self.resolver)
 
     @property
     def writer(self) -> PythonWriter:
@@ -135,7 +135,7 @@ class PythonPlan(Plan):
             operation(self.writer)
         if self.is_second:
             return None
-        alone = PythonWriter(self.meanings)
+        alone = PythonWriter(self.resolver)
         operation(alone)
         alone.finish()
         try:
@@ -148,7 +148,7 @@ class PythonPlan(Plan):
     def targets(self) -> Iterator[Target]:
         yield from self.python_pipelines
         for target in self.python_targets:
-            if not target.refusal and not (target.swept and target.generation == "v1.5"):
+            if not target.refusal and not (target.is_trial and target.generation == "v1.5"):
                 yield target
 
     def chosen(self, target: Target) -> bool:
@@ -158,7 +158,7 @@ class PythonPlan(Plan):
         steps, kinds = self.settings.steps, self.settings.kinds
         if kinds and target.family != Family.OTHER:
             distributed = Family.DISTRIBUTED in kinds and self.is_distributed(target)
-            if not self.settings.kinds_of(target.made_of, distributed):
+            if not self.settings.kinds_of(target.base_family, distributed):
                 return False
         return not steps or any(name in steps for name in _names(target))
 
@@ -184,7 +184,7 @@ class PythonPlan(Plan):
         asked = [rule for rule in self.settings.placed if self.settings.wants(rule)]
         refused: dict[str, list[PythonTarget]] = {}
         for target in self.python_targets if asked else ():
-            is_named = bool(target.name or not target.swept)
+            is_named = bool(target.name or not target.is_trial)
             if (
                 target.refusal
                 and is_named
@@ -215,7 +215,7 @@ class PythonPlan(Plan):
         if (
             isinstance(target, PythonTarget)
             and slot == Slot.COMPUTE
-            and isinstance(target.meaning, Builder)
+            and isinstance(target.sdk_object, Builder)
         ):
             return None  # command(...) takes it, also where a sweep is made of it
         return super().unsupported(target, slot)
@@ -225,7 +225,7 @@ class PythonPlan(Plan):
         if not isinstance(target, PythonTarget):
             return False
         first = target
-        if isinstance(target.meaning, Builder | Sweep):
+        if isinstance(target.sdk_object, Builder | Sweep):
             # A step in a pipeline that was made of this command object, else the object itself.
             first = self._first_steps.get(id(target), target)
         if first.pipeline is None:
@@ -241,9 +241,11 @@ class PythonPlan(Plan):
     def _first_steps(self) -> dict[int, PythonTarget]:
         """Command object -> the first step in a pipeline that is made of it."""
         steps = [
-            target for target in self.python_targets if target.pipeline and target.maker is not None
+            target
+            for target in self.python_targets
+            if target.pipeline and target.template is not None
         ]
-        return {id(target.maker): target for target in reversed(steps)}
+        return {id(target.template): target for target in reversed(steps)}
 
     @cached_property
     def _sets_default_compute(self) -> bool:
@@ -255,13 +257,13 @@ class PythonPlan(Plan):
 
     def planned(self, target: Target, name: str, *path: str | int) -> str | None:
         """A step has what its command object will have."""
-        maker = (
-            target.maker
-            if isinstance(target, PythonTarget) and target.copies((name, *path))
+        template = (
+            target.template
+            if isinstance(target, PythonTarget) and target.inherits((name, *path))
             else None
         )
-        if maker is not None and not self.is_planned((*target.path, name, *path)):
-            target = maker if self.is_planned((*maker.path, name, *path)) else target
+        if template is not None and not self.is_planned((*target.path, name, *path)):
+            target = template if self.is_planned((*template.path, name, *path)) else target
         return super().planned(target, name, *path)
 
     def evidence(self, target: Target) -> tuple[FrameworkEvidence, ...]:
@@ -327,7 +329,7 @@ class PythonPlan(Plan):
             "set-resources", self.at(calls[0].statement)
         )
         has_own = bool(target.named(("resources",))) or is_converted
-        if target.component is None or has_own or not (target.in_place or calls):
+        if target.component is None or has_own or not (target.field_assignments or calls):
             return False
         return id(target.component) in self._components_of_others
 
@@ -340,26 +342,26 @@ class PythonPlan(Plan):
         """A step copies its command object, and a sweep has the resources of its trial: each is written once."""
         if not isinstance(target, PythonTarget) or target.owns(path):
             return False
-        is_entity = isinstance(target.meaning, Builder) and target.meaning.is_entity
+        is_entity = isinstance(target.sdk_object, Builder) and target.sdk_object.is_entity
         if (
-            (is_entity or isinstance(target.meaning, Step))
-            and target.swept
+            (is_entity or isinstance(target.sdk_object, Step))
+            and target.is_trial
             and path[:1] != Slot.VARIABLES.path
         ):
             return True  # the sweep gets it
         if path[:1] == Slot.INSTANCE_TYPE.path[:1] and (
-            target.says_resources or self._exposes(target)
+            target.has_resource_statements or self._exposes(target)
         ):
             return False
-        return target.copies(path) and self._gets_settings(target.maker)
+        return target.inherits(path) and self._gets_settings(target.template)
 
-    def _gets_settings(self, maker: PythonTarget | None) -> bool:
-        return maker is not None and self.chosen(maker) and not maker.refusal
+    def _gets_settings(self, template: PythonTarget | None) -> bool:
+        return template is not None and self.chosen(template) and not template.refusal
 
     def _inherits_all(self, target: PythonTarget) -> bool:
         """Whether a step needs nothing of its own: its command object gets all, and nothing is said about it here."""
         own = any(use.how == "argument" or use.path[0] in SETTINGS for use in target.uses)
-        return not own and not self._exposes(target) and self._gets_settings(target.maker)
+        return not own and not self._exposes(target) and self._gets_settings(target.template)
 
     def _exposes(self, target: PythonTarget) -> bool:
         return target.pipeline is not None and id(target.pipeline.function) in self._exposed
@@ -387,7 +389,7 @@ class PythonPlan(Plan):
         for target in self.python_targets:
             if target.pipeline is None or target.refusal or target.legacy_sweep:
                 continue
-            if not (target.swept and isinstance(target.meaning, Step)):
+            if not (target.is_trial and isinstance(target.sdk_object, Step)):
                 steps.setdefault(id(target.pipeline.function), []).append(target)
         for pipeline in self.python_pipelines:
             yield pipeline, steps.get(id(pipeline.function), [])
@@ -432,9 +434,9 @@ class PythonPlan(Plan):
             self.declared[id(function), name] = default
         else:
             reason = ""
-            scope = self.meanings.scopes.get(id(function))
+            scope = self.resolver.scopes.get(id(function))
             inside = scope.statements[-1] if scope is not None and scope.statements else statement
-            if isinstance(self.meanings.binding(name, inside), Binding):
+            if isinstance(self.resolver.binding(name, inside), Binding):
                 reason = f"the name {name} is already a variable here"
             else:
                 try:
@@ -462,7 +464,7 @@ def _names(target: PythonTarget) -> Iterator[str]:
         yield target.name
     name = (
         (named_values(target.call) or {}).get("name")
-        if isinstance(target.meaning, Builder)
+        if isinstance(target.sdk_object, Builder)
         else None
     )
     if isinstance(name, ast.Constant) and isinstance(name.value, str):

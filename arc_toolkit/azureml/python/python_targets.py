@@ -10,17 +10,17 @@ import yaml
 
 from arc_toolkit.azureml.documents import Parameter, Setting, State, Target, is_bound
 from arc_toolkit.azureml.kinds import Family, Role, Slot, TargetKind
-from arc_toolkit.azureml.python import sdk_names as sdk
-from arc_toolkit.azureml.python.meaning import (
+from arc_toolkit.azureml.python import sdk_objects as sdk
+from arc_toolkit.azureml.python.python_documents import CodeValue, named_values
+from arc_toolkit.azureml.python.sdk_objects import (
     Builder,
     Component,
     PipelineFunction,
     Step,
     Sweep,
-    UnknownMeaning,
+    UnknownSdkObject,
     V1Job,
 )
-from arc_toolkit.azureml.python.python_documents import CodeValue, named_values
 from arc_toolkit.edit.code.editor import quoted
 from arc_toolkit.edit.code.expressions import short
 from arc_toolkit.edit.code.names import Statement, Use
@@ -53,14 +53,14 @@ class PythonTarget(CodeTarget):
     generation: sdk.Generation
     statement: Statement
     call: ast.Call
-    meaning: Step | Builder | Sweep | V1Job | UnknownMeaning
+    sdk_object: Step | Builder | Sweep | V1Job | UnknownSdkObject
     pipeline: PipelineFunction | None = None
     uses: list[Use] = field(default_factory=list)
     refusal: str = ""
     # The sweep made of this step, if any: it takes the settings then.
-    swept: bool = False
+    is_trial: bool = False
     # The command object that this step is made of, and copies.
-    maker: PythonTarget | None = None
+    template: PythonTarget | None = None
 
     @property
     def family(self) -> Family:
@@ -69,15 +69,15 @@ class PythonTarget(CodeTarget):
     @property
     def builder(self) -> Builder | None:
         """The command object whose settings this one has."""
-        origin = self.meaning.origin if isinstance(self.meaning, Step) else self.meaning
+        origin = self.sdk_object.origin if isinstance(self.sdk_object, Step) else self.sdk_object
         return origin if isinstance(origin, Builder) else None
 
     @property
     def component(self) -> Component | None:
-        meaning = self.meaning.base if isinstance(self.meaning, Sweep) else self.meaning
+        sdk_object = self.sdk_object.base if isinstance(self.sdk_object, Sweep) else self.sdk_object
         return (
-            meaning.origin
-            if isinstance(meaning, Step) and isinstance(meaning.origin, Component)
+            sdk_object.origin
+            if isinstance(sdk_object, Step) and isinstance(sdk_object.origin, Component)
             else None
         )
 
@@ -92,10 +92,10 @@ class PythonTarget(CodeTarget):
 
     @property
     def is_sweep(self) -> bool:
-        return isinstance(self.meaning, Sweep)
+        return isinstance(self.sdk_object, Sweep)
 
     @property
-    def made_of(self) -> Family:
+    def base_family(self) -> Family:
         """What `--kind` knows it by: a trial goes by what its command object is."""
         return self.builder.family if self.builder is not None else self.kind.family
 
@@ -104,7 +104,7 @@ class PythonTarget(CodeTarget):
         return [use for use in self.uses if use.how == "call" and use.path == ("set_resources",)]
 
     @property
-    def in_place(self) -> list[Use]:
+    def field_assignments(self) -> list[Use]:
         """`node.resources.shm_size = ...`, which changes the resources that it has. `set_resources` does so too, and is
         replaced."""
         return [use for use in self.uses if use.how == "assign" and use.path[:-1] == ("resources",)]
@@ -125,7 +125,7 @@ class PythonTarget(CodeTarget):
         if any(use.path[:1] == ("resources",) and use.statement.order < first for use in self.uses):
             return "a value of its resources is set before"  # and kept by set_resources, which adds to them
         try:
-            self.kept_resources()
+            self.inherited_resources()
         except Refused as refusal:
             return refusal.reason
         if call.args or any(keyword.arg is None for keyword in call.keywords):
@@ -133,7 +133,7 @@ class PythonTarget(CodeTarget):
         return ""
 
     @property
-    def says_resources(self) -> bool:
+    def has_resource_statements(self) -> bool:
         """Whether something is said about its resources after it is made."""
         return any(
             use.how != "argument" and use.path[0] in ("resources", "set_resources")
@@ -156,7 +156,7 @@ class PythonTarget(CodeTarget):
         """`CommandJob(resources=...)`."""
         return [
             Use("assign", ("resources",), self.statement, keyword.value)
-            for keyword in (self.call.keywords if isinstance(self.meaning, Builder) else ())
+            for keyword in (self.call.keywords if isinstance(self.sdk_object, Builder) else ())
             if keyword.arg == "resources" and not (isinstance(keyword.value, ast.Constant))
         ]
 
@@ -181,7 +181,9 @@ class PythonTarget(CodeTarget):
                 (use.statement, use.value) for use in self.named(("runsettings", "configure"))
             ]
         else:
-            configured = [(self.statement, self.call)] if isinstance(self.meaning, Builder) else []
+            configured = (
+                [(self.statement, self.call)] if isinstance(self.sdk_object, Builder) else []
+            )
         for statement, call in configured if not holders else ():
             for keyword in call.keywords if isinstance(call, ast.Call) else ():
                 if keyword.arg == "environment_variables":
@@ -189,23 +191,25 @@ class PythonTarget(CodeTarget):
         return holders[-1] if holders else None
 
     @property
-    def resources_giver(self) -> str:
+    def what_lacks_resources(self) -> str:
         """What makes this target without any resources; empty where that is not known."""
-        if isinstance(self.meaning, Builder):
+        if isinstance(self.sdk_object, Builder):
             names = {keyword.arg for keyword in self.call.keywords}
             if (
                 None in names
                 or names & {"resources", *sdk.RESOURCE_ARGUMENTS}
-                or self.meaning.defaults is not None
+                or self.sdk_object.defaults is not None
             ):
                 return ""
             return (
-                f"its {self.meaning.family}(...)"
-                if self.meaning.family == Family.COMMAND
+                f"its {self.sdk_object.family}(...)"
+                if self.sdk_object.family == Family.COMMAND
                 else "its call"
             )
-        if self.maker is not None:
-            return "" if self.maker.says_resources else self.maker.resources_giver
+        if self.template is not None:
+            return (
+                "" if self.template.has_resource_statements else self.template.what_lacks_resources
+            )
         component = self.component
         if (
             component is None
@@ -215,7 +219,7 @@ class PythonTarget(CodeTarget):
             return ""
         return os.path.basename(component.file)
 
-    def kept_resources(self) -> dict[str, str]:
+    def inherited_resources(self) -> dict[str, str]:
         """What a new `resources` has to repeat of its command object or component; `Refused` where it is not plain."""
         kept: dict[str, str] = {}
         component = self.component
@@ -296,9 +300,9 @@ class PythonTarget(CodeTarget):
             and is_bound(node.expression.value)
         )
 
-    def copies(self, path: KeyPath) -> bool:
+    def inherits(self, path: KeyPath) -> bool:
         """Whether it has what its command object says at a path, also if that is set later."""
-        if self.maker is None or self.owns(path):
+        if self.template is None or self.owns(path):
             return False
         return not any(use.how == "assign" and use.path == path[:1] for use in self.uses)
 

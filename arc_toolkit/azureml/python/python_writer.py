@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 
 from arc_toolkit.azureml.documents import Parameter, Setting
 from arc_toolkit.azureml.kinds import Slot
-from arc_toolkit.azureml.python import sdk_names as sdk
-from arc_toolkit.azureml.python.meaning import Builder, Sweep, is_resources_class
+from arc_toolkit.azureml.python import sdk_objects as sdk
 from arc_toolkit.azureml.python.python_documents import is_dict
 from arc_toolkit.azureml.python.python_targets import PythonTarget
-from arc_toolkit.azureml.python.read_meaning import Meanings
+from arc_toolkit.azureml.python.resolve import SdkResolver
+from arc_toolkit.azureml.python.sdk_objects import Builder, Sweep, is_resources_class
 from arc_toolkit.edit.code.editor import Changes, StatementSite, quoted
 from arc_toolkit.edit.code.expressions import short
 from arc_toolkit.edit.code.imports import NeededImports
@@ -42,13 +42,13 @@ class _NewStatements:
 class PythonWriter:
     """Collects the changes of one file."""
 
-    def __init__(self, meanings: Meanings) -> None:
-        self.meanings = meanings
+    def __init__(self, resolver: SdkResolver) -> None:
+        self.resolver = resolver
         self.changes = Changes()
         self._new: dict[int, _NewStatements] = {}
         # Function and name of the parameters to add, with their defaults; whether a step is bound to one.
         self._parameters: dict[tuple[int, str], Callable[[], None]] = {}
-        self._imports = NeededImports(self.changes, meanings.module.top)
+        self._imports = NeededImports(self.changes, resolver.module.top)
 
     def edits(self) -> list[Edit]:
         """The edits of the whole file's text."""
@@ -71,7 +71,7 @@ class PythonWriter:
         elif setting.slot == Slot.VARIABLES:
             self._add_variable(target, str(setting.path[-1]), text)
         elif setting.slot == Slot.COMPUTE:
-            if isinstance(target.meaning, Builder | Sweep):
+            if isinstance(target.sdk_object, Builder | Sweep):
                 self.changes.set(target.statement, target.call, "compute", text)
             else:
                 self._statements(target).compute = text
@@ -101,7 +101,7 @@ class PythonWriter:
             self.changes.insert_after(
                 others[-1].statement, f"{target.name}.resources.{name} = {text}"
             )
-        elif isinstance(target.meaning, Builder) and in_call and not target.meaning.is_entity:
+        elif isinstance(target.sdk_object, Builder) and in_call and not target.sdk_object.is_entity:
             self.changes.set(target.statement, target.call, name, text)
         else:
             self.add_resource(target, name, text)
@@ -129,7 +129,7 @@ class PythonWriter:
         new = self._statements(target)
         if target.generation == "v2":
             new.repeated, new.callee = (
-                target.kept_resources(),
+                target.inherited_resources(),
                 self.resources_class(target.statement),
             )
         new.resources[name] = new.resources.get(name, text) if keep else text
@@ -139,7 +139,7 @@ class PythonWriter:
         call = use.value
         assert isinstance(call, ast.Call)
         there = {keyword.arg for keyword in call.keywords}
-        for name, text in target.kept_resources().items():
+        for name, text in target.inherited_resources().items():
             if name not in there:
                 self.changes.set(use.statement, call, name, text, keep=True)
         assert isinstance(call.func, ast.Attribute)
@@ -192,7 +192,7 @@ class PythonWriter:
                 values = {**new.repeated, **new.resources}
                 arguments = ", ".join(f"{key}={values[key]}" for key in dict.fromkeys(order))
                 statement = f"{name}.runsettings.resource_layout.configure({arguments})"
-                if isinstance(target.meaning, Builder) and target.meaning.is_entity:
+                if isinstance(target.sdk_object, Builder) and target.sdk_object.is_entity:
                     self.changes.set(
                         target.statement, target.call, "resources", f"{new.callee}({arguments})"
                     )
@@ -200,13 +200,15 @@ class PythonWriter:
                     if is_v2:
                         statement = f"{name}.resources = {new.callee}({arguments})"
                     self.changes.insert_after(target.statement, statement)
-            if new.variables and isinstance(target.meaning, Builder):
+            if new.variables and isinstance(target.sdk_object, Builder):
                 variables = _display(new.variables, source)
                 self.changes.set(target.statement, target.call, "environment_variables", variables)
             elif new.variables:
                 path = ".".join((name, *target.variables_path))
                 lines = [f"{path} = {_display(new.variables, source)}"]
-                if target.maker is not None:  # it has those of its command object, and keeps them
+                if (
+                    target.template is not None
+                ):  # it has those of its command object, and keeps them
                     lines = [
                         f"{path}[{quoted(key, source)}] = {text}"
                         for key, text in new.variables.items()
@@ -228,7 +230,7 @@ class PythonWriter:
             sdk.RESOURCES_CLASS,
             is_it=is_resources_class,
             is_near=_is_sdk,
-            is_taken=isinstance(self.meanings.binding(sdk.RESOURCES_CLASS, statement), Binding),
+            is_taken=isinstance(self.resolver.binding(sdk.RESOURCES_CLASS, statement), Binding),
         )
 
 

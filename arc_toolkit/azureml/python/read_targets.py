@@ -8,30 +8,30 @@ from copy import copy
 
 from arc_toolkit.azureml.documents import Document
 from arc_toolkit.azureml.kinds import KINDS, Family, Role
-from arc_toolkit.azureml.python.meaning import (
+from arc_toolkit.azureml.python.python_documents import CodeReader, Fields
+from arc_toolkit.azureml.python.python_targets import PythonPipeline, PythonTarget
+from arc_toolkit.azureml.python.resolve import SdkResolver
+from arc_toolkit.azureml.python.sdk_objects import (
     Builder,
     PipelineFunction,
     PipelineJob,
     Step,
     Sweep,
-    UnknownMeaning,
+    UnknownSdkObject,
 )
-from arc_toolkit.azureml.python.python_documents import CodeReader, Fields
-from arc_toolkit.azureml.python.python_targets import PythonPipeline, PythonTarget
-from arc_toolkit.azureml.python.read_meaning import Meanings
 from arc_toolkit.edit.code.names import Statement, Use
 from arc_toolkit.edit.code.nodes import place_node, tree
 
 
-def read_settings(targets: list[PythonTarget], meanings: Meanings) -> None:
+def read_settings(targets: list[PythonTarget], resolver: SdkResolver) -> None:
     """What the code says about each target, as the tree that YAML would have."""
-    reader = CodeReader(meanings)
+    reader = CodeReader(resolver)
     shared = _shared_resources(targets, reader)
     trials: dict[int, Fields] = {}
     # A sweep after its trial, whose settings it has.
     for index, target in sorted(enumerate(targets), key=lambda pair: pair[1].is_sweep):
-        meaning, statement = target.meaning, target.statement
-        base = meaning.base if isinstance(meaning, Sweep) else meaning
+        sdk_object, statement = target.sdk_object, target.statement
+        base = sdk_object.base if isinstance(sdk_object, Sweep) else sdk_object
         builder = base.origin if isinstance(base, Step) else base
         inner: Fields = {}
         if isinstance(builder, Builder):
@@ -39,18 +39,21 @@ def read_settings(targets: list[PythonTarget], meanings: Meanings) -> None:
                 inner = _inherited(reader.call(builder.defaults, builder.statement or statement))
             inner |= reader.call(builder.call, builder.statement or statement)
         fields: Fields = {}
-        if isinstance(meaning, Builder):
+        if isinstance(sdk_object, Builder):
             fields = inner
-        elif isinstance(meaning, Sweep):
+        elif isinstance(sdk_object, Sweep):
             inner |= trials.get(id(target), {})
             if compute := inner.pop(("compute",), None):
                 fields = _inherited({("compute",): compute})
             fields |= reader.call(target.call, statement)
             fields |= {("trial", *path): value for path, value in inner.items()}
         else:
-            if target.maker is not None:
+            if target.template is not None:
                 reader.uses(
-                    _before(target.maker.uses, statement), inner, target.maker.statement, False
+                    _before(target.template.uses, statement),
+                    inner,
+                    target.template.statement,
+                    False,
                 )
             fields = _inherited(inner)
             component = target.component
@@ -63,7 +66,7 @@ def read_settings(targets: list[PythonTarget], meanings: Meanings) -> None:
                 fields[("component",)] = reader.value(target.call.func, statement)
         fields |= _inherited(shared.get(id(target), {}))
         reader.uses(target.uses, fields, statement, target.generation == "v1.5")
-        if target.parent is not None and target.swept:
+        if target.parent is not None and target.is_trial:
             trials[id(target.parent)] = {
                 path: value for path, value in fields.items() if path[0] != "component"
             }
@@ -99,7 +102,7 @@ def _shared_resources(targets: list[PythonTarget], reader: CodeReader) -> dict[i
             groups.setdefault((id(target.component), id(target.statement.scope)), []).append(target)
     shared: dict[int, Fields] = {}
     for group in groups.values():
-        if uses := [use for target in group for use in target.in_place]:
+        if uses := [use for target in group for use in target.field_assignments]:
             fields: Fields = {}
             uses.sort(key=lambda use: use.statement.order)
             reader.uses(uses, fields, group[0].statement, False)
@@ -117,7 +120,7 @@ def _before(uses: list[Use], statement: Statement) -> list[Use]:
 
 
 def documents(
-    targets: list[PythonTarget], meanings: Meanings
+    targets: list[PythonTarget], resolver: SdkResolver
 ) -> tuple[list[PythonPipeline], tuple[Document, ...]]:
     """The pipelines, and the jobs and pipelines that rules can read: of SDK v2, and certain.
 
@@ -129,14 +132,14 @@ def documents(
         target
         for target in targets
         if target.generation == "v2"
-        and not isinstance(target.meaning, UnknownMeaning)
-        and (target.swept or id(target.call) not in makers)
+        and not isinstance(target.sdk_object, UnknownSdkObject)
+        and (target.is_trial or id(target.call) not in makers)
     ]
     pipelines: list[PythonPipeline] = []
     result: list[Document] = []
     on_jobs = (
-        list(_computes_of_jobs(meanings))
-        if any(map(meanings.pipeline, meanings.module.scopes))
+        list(_computes_of_jobs(resolver))
+        if any(map(resolver.pipeline, resolver.module.scopes))
         else []
     )
     by_function: dict[int, list[PythonTarget]] = {}
@@ -145,11 +148,11 @@ def documents(
         if target.pipeline is not None:
             by_function.setdefault(id(target.pipeline.function), []).append(target)
         by_parent.setdefault(id(target.parent), []).append(target)
-    for scope in meanings.module.scopes:
-        pipeline = meanings.pipeline(scope)
+    for scope in resolver.module.scopes:
+        pipeline = resolver.pipeline(scope)
         if pipeline is None or scope.statement is None:
             continue
-        root = _pipeline_target(meanings, scope.statement, pipeline, len(pipelines), on_jobs)
+        root = _pipeline_target(resolver, scope.statement, pipeline, len(pipelines), on_jobs)
         pipelines.append(root)
         steps = list(by_function.get(id(pipeline.function), ()))
         for step in steps:
@@ -170,28 +173,28 @@ def documents(
     return pipelines, tuple(result)
 
 
-def _computes_of_jobs(meanings: Meanings) -> Iterator[tuple[ast.FunctionDef, Use]]:
+def _computes_of_jobs(resolver: SdkResolver) -> Iterator[tuple[ast.FunctionDef, Use]]:
     """`job.settings.default_compute = ...`, and the function that the job is made of."""
-    for scope in meanings.module.scopes:
+    for scope in resolver.module.scopes:
         for name, uses in scope.uses.items():
             for use in uses:
                 if use.how == "assign" and use.path in (
                     ("settings", "default_compute"),
                     ("compute",),
                 ):
-                    meaning = meanings.of_name(name, use.statement)
-                    if isinstance(meaning, PipelineJob):
-                        yield meaning.function.function, use
+                    sdk_object = resolver.object_of_name(name, use.statement)
+                    if isinstance(sdk_object, PipelineJob):
+                        yield sdk_object.function.function, use
 
 
 def _pipeline_target(
-    meanings: Meanings,
+    resolver: SdkResolver,
     statement: Statement,
     pipeline: PipelineFunction,
     index: int,
     on_jobs: list[tuple[ast.FunctionDef, Use]],
 ) -> PythonPipeline:
-    reader = CodeReader(meanings)
+    reader = CodeReader(resolver)
     fields = reader.pipeline(pipeline.function, statement)
     for function, use in on_jobs:
         if function is pipeline.function:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from arc_toolkit.azureml.documents import Document, parse
 from arc_toolkit.azureml.library import Library
-from arc_toolkit.azureml.python.names import Module
+from arc_toolkit.azureml.python.module import Module
 from arc_toolkit.edit.code.expressions import calls_in
 from arc_toolkit.edit.code.names import Block, Statement
 from arc_toolkit.edit.code.source import Source

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, cast
 
 from arc_toolkit.azureml.kinds import Family, Role
 from arc_toolkit.azureml.plan import Plan
-from arc_toolkit.azureml.python.meaning import Builder
 from arc_toolkit.azureml.python.parallel_runs import EQUIVALENTS, field_names, find_parallel_runs
-from arc_toolkit.azureml.python.sdk_names import LEAF_ATTRIBUTES
+from arc_toolkit.azureml.python.sdk_objects import LEAF_ATTRIBUTES, Builder
 from arc_toolkit.findings import rule
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ _HARMLESS = LEAF_ATTRIBUTES | {
 def missing_resources(plan: Plan) -> None:
     code = cast("PythonPlan", plan)
     for target in code.python_targets:
-        giver = target.resources_giver if target.generation == "v2" else ""
+        giver = target.what_lacks_resources if target.generation == "v2" else ""
         for use in target.uses if giver else ():
             if use.how == "argument" or use.path[0] not in ("resources", "set_resources"):
                 continue
@@ -65,7 +64,7 @@ def _report_set_resources(
     advice = "assign resources = JobResourceConfiguration(...) instead"
     node = plan.at(use.statement)
     if target is None:
-        if isinstance(plan.meanings.of_name(name, use.statement), Builder):
+        if isinstance(plan.resolver.object_of_name(name, use.statement), Builder):
             return  # a standalone job does not share its component
         reason = f"it is not certain which step {name} is"
         plan.report(set_resources, f"{message}: {advice}", node, reason=reason)
@@ -176,7 +175,7 @@ def _check_runsettings(plan: PythonPlan) -> None:
 def prs_instance_type(plan: Plan) -> None:
     code = cast("PythonPlan", plan)
     settings = plan.settings
-    for step, config in find_parallel_runs(code.meanings):
+    for step, config in find_parallel_runs(code.resolver):
         run = step or config
         assert run is not None
         names = [name for name in field_names(step, config) if name in EQUIVALENTS]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from arc_toolkit.azureml.python import sdk_names
+from arc_toolkit.azureml.python import sdk_objects
 from arc_toolkit.azureml.settings import Settings
 from tests.azureml.python.support import patch
 
@@ -19,12 +19,12 @@ FORMS = (
 
 
 @pytest.mark.parametrize(
-    "path", [path for path in sdk_names.ROLES if not path.endswith(".pipeline")]
+    "path", [path for path in sdk_objects.ROLES if not path.endswith(".pipeline")]
 )
 @pytest.mark.parametrize("form", FORMS)
 def test_every_use_of_what_makes_a_target_matches(path: str, form: str) -> None:
     module, _, name = path.rpartition(".")
-    assert sdk_names.TARGET_WORDS.search(form.format(module=module, name=name).encode())
+    assert sdk_objects.TARGET_WORDS.search(form.format(module=module, name=name).encode())
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_every_use_of_what_makes_a_target_matches(path: str, form: str) -> None:
     ],
 )
 def test_pipelines_and_statements_of_steps_match(text: str) -> None:
-    assert sdk_names.TARGET_WORDS.search(text.encode())
+    assert sdk_objects.TARGET_WORDS.search(text.encode())
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_pipelines_and_statements_of_steps_match(text: str) -> None:
     ],
 )
 def test_other_uses_of_the_words_do_not(text: str) -> None:
-    assert not sdk_names.TARGET_WORDS.search(text.encode())
+    assert not sdk_objects.TARGET_WORDS.search(text.encode())
     whole = f"from azure.ai.ml import MLClient\n{text}"
     if "sub-command" not in text:
         result = patch(whole, Settings(instance_type="t"))

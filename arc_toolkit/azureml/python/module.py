@@ -1,16 +1,70 @@
-"""Which functions of a module may make steps: only those are read."""
+"""One file or notebook as a module: its scopes, and which of its lines and functions may be about AzureML.
+
+Only those are read: a large module has few of them.
+"""
 
 from __future__ import annotations
 
 import ast
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 
-from arc_toolkit.azureml.python.names import WORDS, Module
 from arc_toolkit.edit.code.expressions import chain, last_name
-from arc_toolkit.edit.code.names import Binding
+from arc_toolkit.edit.code.names import Binding, CodeScopes, Statement
 from arc_toolkit.edit.code.scopes import ScopeReader
 from arc_toolkit.edit.code.source import Source
+
+# Words that a call worth looking at has, and the names that these were imported as.
+WORDS = (
+    *("command", "parallel_run_function", "sweep", "set_resources", "ParallelRun"),
+    *("CommandJob", "SweepJob", "ParallelJob", "ScriptRunConfig", "Step(", "Estimator("),
+    *("PyTorch(", "TensorFlow(", "SKLearn("),
+)
+_NAME_AT_END = re.compile(r"\w*\Z")
+_LONGEST_NAME = 100
+_RENAMED = re.compile(r"(?:command|parallel_run_function|ParallelRun\w+)[ \t]+as[ \t]+(\w+)")
+
+
+@dataclass(eq=False)
+class Module(CodeScopes):
+    """One file or notebook, with the names that make steps in it."""
+
+    # Calls of what makes steps here: `train(`, and `self.train(`.
+    makers: set[str] = field(default_factory=set)
+    held_makers: set[str] = field(default_factory=set)
+
+    @cached_property
+    def _mentions(self) -> dict[int, list[int]]:
+        words = [*WORDS, *self.held_makers]
+        for source in self.sources:
+            if " as " in source.text:
+                words += _RENAMED.findall(source.text)
+        return {id(source): source.lines_with(words, self.makers) for source in self.sources}
+
+    @cached_property
+    def read_steps(self) -> set[str]:
+        """Names whose `.outputs` are read somewhere."""
+        # An expression for the name and the word together would try every character of the text.
+        befores = (
+            before for source in self.sources for before in source.text.split(".outputs")[:-1]
+        )
+        return {
+            match[0]
+            for before in befores
+            if (match := _NAME_AT_END.search(before[-_LONGEST_NAME:]))
+        }
+
+    def mentions(self, statement: Statement) -> bool:
+        """Whether a word of interest is in the lines of a statement: only then its expressions are walked."""
+        lines = self._mentions[id(statement.source)]
+        index = bisect_left(lines, statement.stmt.lineno)
+        return index < len(lines) and lines[index] <= (
+            statement.stmt.end_lineno or statement.stmt.lineno
+        )
+
 
 # Words without which a function makes no step and sets nothing; `@` is for decorated functions inside of it.
 _FUNCTION_WORDS = (

@@ -1,4 +1,7 @@
-"""What the three AzureML SDKs call things: import paths, spellings, and where settings live. Tables only.
+"""What the three AzureML SDKs call things, and the objects that expressions make of them.
+
+Tables of import paths and spellings, then the classes: a component, a command object, a step, a sweep, or something
+unknown. `resolve.py` finds out which. A step made from something unknown is reported and not changed.
 
 Sources: azure-ai-ml 1.35.2, azure-ml-component 0.9.18, azureml-pipeline-steps 1.62 and mldesigner (their public
 names), and the v1.5 to v2 map in the tests of azure-sdk-for-python (`tests/internal/_utils.py`).
@@ -6,11 +9,14 @@ names), and the v1.5 to v2 map in the tests of azure-sdk-for-python (`tests/inte
 
 from __future__ import annotations
 
+import ast
 import re
 from dataclasses import dataclass
 from typing import Literal
 
+from arc_toolkit.azureml.documents import Document
 from arc_toolkit.azureml.kinds import Family
+from arc_toolkit.edit.code.names import Binding, Statement
 
 Generation = Literal["v1", "v1.5", "v2"]
 
@@ -228,3 +234,140 @@ HARMLESS_CALLS = frozenset(
     }
     | {"do_while", "parallel_for", "stream", "begin_create_or_update", "archive"}
 )
+
+
+ASSUME = " (--assume command, if it is one)"
+
+
+def is_resources_class(path: str) -> bool:
+    """JobResourceConfiguration, from its public module or from where it is written."""
+    return path.startswith("azure.ai.ml.") and path.endswith(f".{RESOURCES_CLASS}")
+
+
+@dataclass(frozen=True)
+class SdkName:
+    """A thing of an SDK, by its import path."""
+
+    path: str
+
+    @property
+    def role(self) -> SdkRole:
+        if (role := ROLES.get(self.path)) is not None:
+            return role
+        if self.path.startswith(AUTOML):
+            return SdkRole("automl", family=Family.AUTOML)
+        if is_resources_class(self.path):
+            return SdkRole("resources")
+        # Entities are imported from their private modules too.
+        is_entity = self.path.startswith("azure.ai.ml.entities.")
+        return ENTITIES.get(self.path.rpartition(".")[2], NO_ROLE) if is_entity else NO_ROLE
+
+
+@dataclass(frozen=True)
+class Component:
+    """Something that makes a step when it is called: a file, with its full path and content where it is here, or a
+    call such as `CommandComponent(...)`. `why` its kind is not known, where it is not."""
+
+    generation: Generation
+    family: Family
+    file: str = ""
+    document: Document | None = None
+    call: ast.Call | None = None
+    statement: Statement | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Builder:
+    """`command(...)` or `parallel_run_function(...)`: a job of its own, and a template of steps.
+
+    An entity, such as `CommandJob(...)`, is only a job. `defaults`: of `partial(command, ...)`.
+    """
+
+    family: Family
+    call: ast.Call
+    name: str = ""
+    statement: Statement | None = None
+    is_entity: bool = False
+    defaults: ast.Call | None = None
+
+
+@dataclass(frozen=True)
+class Partial:
+    """`functools.partial(command, ...)`."""
+
+    of: SdkName
+    call: ast.Call
+
+
+@dataclass(frozen=True)
+class V1Job:
+    """A job or step of SDK v1, which is reported and not changed."""
+
+    call: ast.Call
+    is_step: bool
+
+
+@dataclass(frozen=True)
+class Step:
+    """A node: the result of calling a component or builder."""
+
+    generation: Generation
+    family: Family
+    origin: Component | Builder
+    call: ast.Call
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The result of `step.sweep(...)`."""
+
+    call: ast.Call
+    base: Step | Builder | UnknownSdkObject
+
+
+@dataclass(frozen=True)
+class PipelineFunction:
+    """A function under `@dsl.pipeline`."""
+
+    generation: Generation
+    function: ast.FunctionDef
+
+
+@dataclass(frozen=True)
+class PipelineJob:
+    """The result of calling one."""
+
+    function: PipelineFunction
+
+
+@dataclass(frozen=True)
+class UnknownSdkObject:
+    """Not known, and why.
+
+    `chosen`: one of several at run time. `imported`: its path in another module. `is_component`: a component
+    for certain, such as one of a workspace. `is_made`: the place that makes it is a target already.
+    """
+
+    why: str
+    chosen: bool = False
+    imported: str = ""
+    is_component: bool = False
+    is_made: bool = False
+    generation: Generation = "v2"
+    options: tuple[Binding, ...] = ()
+
+
+SdkObject = (
+    SdkName
+    | Component
+    | Builder
+    | Partial
+    | V1Job
+    | Step
+    | Sweep
+    | PipelineFunction
+    | PipelineJob
+    | UnknownSdkObject
+)
+NOTHING = UnknownSdkObject("")

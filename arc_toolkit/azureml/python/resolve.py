@@ -1,6 +1,6 @@
 """What an expression means for AzureML. Nothing is imported or run.
 
-A meaning that cannot be known for certain is `UnknownMeaning` with the reason.
+A sdk_object that cannot be known for certain is `UnknownSdkObject` with the reason.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from typing import Any
 
 from arc_toolkit.azureml.kinds import Family
 from arc_toolkit.azureml.library import Library
-from arc_toolkit.azureml.python import sdk_names as sdk
+from arc_toolkit.azureml.python import sdk_objects as sdk
 from arc_toolkit.azureml.python.component_files import ComponentFiles
-from arc_toolkit.azureml.python.meaning import (
+from arc_toolkit.azureml.python.module import Module
+from arc_toolkit.azureml.python.own_modules import OwnModules
+from arc_toolkit.azureml.python.sdk_objects import (
     ASSUME,
     NOTHING,
     Builder,
     Component,
-    Meaning,
+    Generation,
     Partial,
     PipelineFunction,
     PipelineJob,
     SdkName,
+    SdkObject,
     Step,
     Sweep,
-    UnknownMeaning,
+    UnknownSdkObject,
     V1Job,
 )
-from arc_toolkit.azureml.python.names import Module
-from arc_toolkit.azureml.python.own_modules import OwnModules
-from arc_toolkit.azureml.python.sdk_names import Generation
 from arc_toolkit.edit.code.expressions import dotted, last_name
 from arc_toolkit.edit.code.names import Binding, Scope, Statement, certain_binding, find_bindings
 from arc_toolkit.edit.code.values import Effort, Evaluator
@@ -40,7 +40,7 @@ from arc_toolkit.edit.code.values import Effort, Evaluator
 _DEEPEST = 20
 
 
-class Meanings(Evaluator):
+class SdkResolver(Evaluator):
     """Answers for one module; `path` is its own, and `library` reads the files that it names.
 
     `assume` is what a component is taken for whose kind is not known. `imports`: how many modules import each other
@@ -62,7 +62,7 @@ class Meanings(Evaluator):
         self.folder = os.path.dirname(self.file)
         self.library = library
         self.assume = assume
-        self._seen: dict[int, Meaning] = {}
+        self._seen: dict[int, SdkObject] = {}
         self._pipelines: dict[int, PipelineFunction | None] = {}
 
     @cached_property
@@ -73,15 +73,15 @@ class Meanings(Evaluator):
     def own_modules(self) -> OwnModules:
         return OwnModules(self)
 
-    def of_module(self, module: Module, path: str) -> Meanings:
+    def of_module(self, module: Module, path: str) -> SdkResolver:
         """The same for a module that this one imports."""
-        return Meanings(
+        return SdkResolver(
             module, path, self.library, self.assume, self.imports + 1, effort=self.effort
         )
 
     # --- names ---------------------------------------------------------------------------------------------------
 
-    def binding(self, name: str, statement: Statement) -> Binding | UnknownMeaning:
+    def binding(self, name: str, statement: Statement) -> Binding | UnknownSdkObject:
         """What a name is bound to, seen from a place."""
         bindings = find_bindings(name, statement, self.is_known)
         return _last(name, bindings, statement) if bindings else NOTHING
@@ -119,26 +119,28 @@ class Meanings(Evaluator):
     def pipeline(self, scope: Scope) -> PipelineFunction | None:
         """The pipeline function that a scope is the inside of."""
         if id(scope) not in self._pipelines:
-            node, meaning = scope.node, None
+            node, sdk_object = scope.node, None
             if (
                 isinstance(node, ast.FunctionDef)
                 and node.decorator_list
                 and scope.statement is not None
             ):
-                meaning = self.function(node, scope.statement)
-            self._pipelines[id(scope)] = meaning if isinstance(meaning, PipelineFunction) else None
+                sdk_object = self.function(node, scope.statement)
+            self._pipelines[id(scope)] = (
+                sdk_object if isinstance(sdk_object, PipelineFunction) else None
+            )
         return self._pipelines[id(scope)]
 
-    # --- meanings ------------------------------------------------------------------------------------------------
+    # --- resolver ------------------------------------------------------------------------------------------------
 
-    def of(self, node: ast.expr, statement: Statement, depth: int = 0) -> Meaning:
+    def object_of(self, node: ast.expr, statement: Statement, depth: int = 0) -> SdkObject:
         if depth > _DEEPEST:
-            return UnknownMeaning("defined in a circle")
+            return UnknownSdkObject("defined in a circle")
         if id(node) not in self._seen:
-            self._seen[id(node)] = self._of(node, statement, depth)
+            self._seen[id(node)] = self._read_object(node, statement, depth)
         return self._seen[id(node)]
 
-    def of_name(self, name: str, statement: Statement, depth: int = 0) -> Meaning:
+    def object_of_name(self, name: str, statement: Statement, depth: int = 0) -> SdkObject:
         binding = self.binding(name, statement)
         if isinstance(binding, Binding):
             return self._bound(binding, depth)
@@ -147,44 +149,46 @@ class Meanings(Evaluator):
         known = [option for option in options if isinstance(option, Component)]
         others = [option for option in options if not isinstance(option, Component)]
         if len(known) == 1 and all(
-            isinstance(option, UnknownMeaning) and option.is_component for option in others
+            isinstance(option, UnknownSdkObject) and option.is_component for option in others
         ):
             return known[0]
         return binding
 
-    def _of(self, node: ast.expr, statement: Statement, depth: int) -> Meaning:
+    def _read_object(self, node: ast.expr, statement: Statement, depth: int) -> SdkObject:
         match node:
             case ast.Name():
-                return self.of_name(node.id, statement, depth)
+                return self.object_of_name(node.id, statement, depth)
             case ast.Attribute():
-                return self._attribute_meaning(node, statement, depth)
+                return self._attribute_object(node, statement, depth)
             case ast.Call():
-                return self._call_meaning(node, statement, depth)
+                return self._call_object(node, statement, depth)
             case ast.IfExp() | ast.BoolOp():
-                return UnknownMeaning("chosen at run time", chosen=True)
+                return UnknownSdkObject("chosen at run time", chosen=True)
             case ast.Subscript():
                 held = self._held(node.value, node.slice, statement)
-                picked = UnknownMeaning("picked from a collection at run time", chosen=True)
-                return picked if held is None else self.of(*held, depth + 1)
+                picked = UnknownSdkObject("picked from a collection at run time", chosen=True)
+                return picked if held is None else self.object_of(*held, depth + 1)
             case ast.Await():
-                return self.of(node.value, statement, depth + 1)
+                return self.object_of(node.value, statement, depth + 1)
         return NOTHING
 
-    def _bound(self, binding: Binding, depth: int) -> Meaning:
+    def _bound(self, binding: Binding, depth: int) -> SdkObject:
         match binding.value:
             case None:
-                return UnknownMeaning(f"{binding.name} is {binding.why}")
+                return UnknownSdkObject(f"{binding.name} is {binding.why}")
             case str():
                 return self._imported(binding.name, binding.value)
             case ast.FunctionDef():
                 return self.function(binding.value, binding.statement)
             case _:
-                meaning = self.of(binding.value, binding.statement, depth + 1)
-                if isinstance(meaning, Builder) and not meaning.name:
-                    return Builder(meaning.family, meaning.call, binding.name, binding.statement)
-                return meaning
+                sdk_object = self.object_of(binding.value, binding.statement, depth + 1)
+                if isinstance(sdk_object, Builder) and not sdk_object.name:
+                    return Builder(
+                        sdk_object.family, sdk_object.call, binding.name, binding.statement
+                    )
+                return sdk_object
 
-    def _imported(self, name: str, path: str) -> Meaning:
+    def _imported(self, name: str, path: str) -> SdkObject:
         if (
             path in sdk.ROLES
             or path.startswith(("azure.", "azureml.", "mldesigner"))
@@ -194,9 +198,9 @@ class Meanings(Evaluator):
         module = path.rpartition(".")[0] or path
         if path.startswith(".") and not module.strip("."):  # from . import name
             module = path.rpartition(".")[0] + "."
-        return UnknownMeaning(f"{name} is imported from {module}", imported=path)
+        return UnknownSdkObject(f"{name} is imported from {module}", imported=path)
 
-    def function(self, function: ast.FunctionDef, statement: Statement) -> Meaning:
+    def function(self, function: ast.FunctionDef, statement: Statement) -> SdkObject:
         for decorator in function.decorator_list:
             role = self.role(
                 decorator.func if isinstance(decorator, ast.Call) else decorator, statement
@@ -205,9 +209,9 @@ class Meanings(Evaluator):
                 return PipelineFunction(role.generation, function)
             if role.name == "command_component":
                 return Component(role.generation, role.family)
-        return UnknownMeaning(f"{function.name} is a helper function")
+        return UnknownSdkObject(f"{function.name} is a helper function")
 
-    def _returned(self, call: ast.Call, statement: Statement, depth: int) -> Meaning | None:
+    def _returned(self, call: ast.Call, statement: Statement, depth: int) -> SdkObject | None:
         """What a helper function gives back: a component, or a step that is a target where it is made."""
         function = call.func
         bindings: list[Binding] = []
@@ -233,30 +237,34 @@ class Meanings(Evaluator):
             or stmt.value is None
         ):
             return None
-        meaning = self.of(stmt.value, returns[0], depth + 1)
-        if isinstance(meaning, Step | Sweep):
-            return UnknownMeaning(f"it is made in {last_name(function)}()", is_made=True)
+        sdk_object = self.object_of(stmt.value, returns[0], depth + 1)
+        if isinstance(sdk_object, Step | Sweep):
+            return UnknownSdkObject(f"it is made in {last_name(function)}()", is_made=True)
         if (
-            isinstance(meaning, Component)
-            and meaning.why
-            and not meaning.file
+            isinstance(sdk_object, Component)
+            and sdk_object.why
+            and not sdk_object.file
             and scope is not None
         ):
-            return self.files.loaded_by(scope, stmt.value, returns[0], call, statement) or meaning
-        return meaning if isinstance(meaning, Component | Builder | PipelineFunction) else None
+            return (
+                self.files.loaded_by(scope, stmt.value, returns[0], call, statement) or sdk_object
+            )
+        return (
+            sdk_object if isinstance(sdk_object, Component | Builder | PipelineFunction) else None
+        )
 
-    def _attribute_meaning(self, node: ast.Attribute, statement: Statement, depth: int) -> Meaning:
+    def _attribute_object(self, node: ast.Attribute, statement: Statement, depth: int) -> SdkObject:
         path = self.path(node, statement)
         if path is not None:
             return self._imported(dotted(node), path)
         if node.attr == "component":
-            base = self.of(node.value, statement, depth + 1)
+            base = self.object_of(node.value, statement, depth + 1)
             if isinstance(base, Builder | Step):
                 return Component("v2", base.family)
         held = self.class_attribute(node, statement) or self._held(
             node.value, ast.Constant(node.attr), statement
         )
-        return NOTHING if held is None else self.of(*held, depth + 1)
+        return NOTHING if held is None else self.object_of(*held, depth + 1)
 
     def _held(
         self, holder: ast.expr, key: ast.expr, statement: Statement
@@ -278,13 +286,13 @@ class Meanings(Evaluator):
         )
         return (values[key.value], place) if key.value in values and not changed else None
 
-    def _call_meaning(self, call: ast.Call, statement: Statement, depth: int) -> Meaning:
+    def _call_object(self, call: ast.Call, statement: Statement, depth: int) -> SdkObject:
         function = call.func
         if isinstance(function, ast.Attribute):
             if function.attr == "sweep" and self.path(function, statement) is None:
-                base = self.of(function.value, statement, depth + 1)
+                base = self.object_of(function.value, statement, depth + 1)
                 return Sweep(
-                    call, base if isinstance(base, Step | Builder | UnknownMeaning) else NOTHING
+                    call, base if isinstance(base, Step | Builder | UnknownSdkObject) else NOTHING
                 )
             if function.attr in ("get", "load", "create_or_update"):
                 workspace = self._workspace(function, call, statement, depth)
@@ -295,33 +303,35 @@ class Meanings(Evaluator):
             and call.args
             and self.path(function, statement) == "functools.partial"
         ):
-            base = self.of(call.args[0], statement, depth + 1)
+            base = self.object_of(call.args[0], statement, depth + 1)
             return Partial(base, call) if isinstance(base, SdkName) else base
-        meaning = self.of(function, statement, depth + 1)
-        if isinstance(meaning, UnknownMeaning) and meaning.imported:
-            meaning = self.own_modules.meaning(meaning.imported) or meaning
-        match meaning:
-            case UnknownMeaning(is_component=True) if self.assume is not None:
-                assumed = Component(meaning.generation, self.assume)
-                return Step(meaning.generation, self.assume, assumed, call)
-            case UnknownMeaning():
-                return self._returned(call, statement, depth) or meaning
+        sdk_object = self.object_of(function, statement, depth + 1)
+        if isinstance(sdk_object, UnknownSdkObject) and sdk_object.imported:
+            sdk_object = self.own_modules.sdk_object(sdk_object.imported) or sdk_object
+        match sdk_object:
+            case UnknownSdkObject(is_component=True) if self.assume is not None:
+                assumed = Component(sdk_object.generation, self.assume)
+                return Step(sdk_object.generation, self.assume, assumed, call)
+            case UnknownSdkObject():
+                return self._returned(call, statement, depth) or sdk_object
             case Partial():
-                made = self._library_call(meaning.of, call, statement)
-                return replace(made, defaults=meaning.call) if isinstance(made, Builder) else made
+                made = self._library_call(sdk_object.of, call, statement)
+                return (
+                    replace(made, defaults=sdk_object.call) if isinstance(made, Builder) else made
+                )
             case SdkName():
-                return self._library_call(meaning, call, statement)
+                return self._library_call(sdk_object, call, statement)
             case Component():
-                return Step(meaning.generation, meaning.family, meaning, call)
-            case Step():  # spark(...) is a step, and a maker of steps
-                return replace(meaning, call=call)
+                return Step(sdk_object.generation, sdk_object.family, sdk_object, call)
+            case Step():  # spark(...) is a step, and a template of steps
+                return replace(sdk_object, call=call)
             case Builder():
-                return Step("v2", meaning.family, meaning, call)
+                return Step("v2", sdk_object.family, sdk_object, call)
             case PipelineFunction():
-                return PipelineJob(meaning)
+                return PipelineJob(sdk_object)
         return NOTHING
 
-    def _library_call(self, what: SdkName, call: ast.Call, statement: Statement) -> Meaning:
+    def _library_call(self, what: SdkName, call: ast.Call, statement: Statement) -> SdkObject:
         role = what.role
         match role.name:
             case "command" | "parallel":
@@ -350,29 +360,31 @@ class Meanings(Evaluator):
                 return Step("v2", role.family, Component("v2", role.family), call)
             case "pipeline":
                 # pipeline(...)(function), without the decorator syntax
-                return UnknownMeaning("a pipeline made without the decorator")
-        return UnknownMeaning(f"made by {dotted(call.func)}()")
+                return UnknownSdkObject("a pipeline made without the decorator")
+        return UnknownSdkObject(f"made by {dotted(call.func)}()")
 
     def _workspace(
         self, function: ast.Attribute, call: ast.Call, statement: Statement, depth: int
-    ) -> Meaning | None:
+    ) -> SdkObject | None:
         """`client.components.get(...)`, `client.components.create_or_update(component)` and the like."""
         over = function.value
         of_components = isinstance(over, ast.Attribute) and over.attr in ("components", "component")
         if of_components and function.attr in ("get", "load"):
             return _from_workspace(dotted(function))
         if function.attr == "create_or_update" and call.args:
-            argument = self.of(call.args[0], statement, depth + 1)
+            argument = self.object_of(call.args[0], statement, depth + 1)
             # What comes back from registering a component is a component; from submitting a job, a job.
             is_component = isinstance(argument, Component | PipelineFunction)
             is_component = is_component or getattr(argument, "is_component", False)
             return (
-                argument if is_component else UnknownMeaning(f"the result of {dotted(function)}()")
+                argument
+                if is_component
+                else UnknownSdkObject(f"the result of {dotted(function)}()")
             )
         return None
 
 
-def _last(name: str, bindings: list[Binding], statement: Statement) -> Binding | UnknownMeaning:
+def _last(name: str, bindings: list[Binding], statement: Statement) -> Binding | UnknownSdkObject:
     """The binding that holds, or why that is decided at run time."""
     if (certain := certain_binding(bindings, statement)) is not None:
         return certain
@@ -385,13 +397,13 @@ def _last(name: str, bindings: list[Binding], statement: Statement) -> Binding |
     imports = [item for item in bindings if isinstance(item.value, str) and item.value in sdk.ROLES]
     if len(firsts) < len(bindings) and (imports or len(firsts) == 1):
         return (imports or firsts)[0]
-    return UnknownMeaning(f"{name} is chosen at run time", chosen=True, options=tuple(bindings))
+    return UnknownSdkObject(f"{name} is chosen at run time", chosen=True, options=tuple(bindings))
 
 
 def _is_fallback(binding: Binding) -> bool:
     return isinstance(binding.value, str | ast.Constant)
 
 
-def _from_workspace(how: str, generation: Generation = "v2") -> UnknownMeaning:
+def _from_workspace(how: str, generation: Generation = "v2") -> UnknownSdkObject:
     why = f"its component is loaded from a workspace ({how}), so its kind is not known here{ASSUME}"
-    return UnknownMeaning(why, is_component=True, generation=generation)
+    return UnknownSdkObject(why, is_component=True, generation=generation)
