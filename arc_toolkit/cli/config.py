@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from arc_toolkit.cli.main import COMMANDS
 from arc_toolkit.errors import ArcError
 
 FILE = "arc-toolkit.toml"
@@ -29,14 +30,17 @@ FOLDER_COMMANDS = ("patch", "check")
 _NEVER = {"help", "yes", "config", "show-config"}
 
 
+Actions = dict[str, argparse.Action]  # by the name of the option, without dashes
+
+
 @dataclass(slots=True)
 class Config:
-    """The sections of a file that concern one command, and where each value comes from."""
+    """What a file says about one command."""
 
     path: str = ""
-    # option -> (value, the section that has it)
-    values: dict[str, tuple[Any, str]] = field(default_factory=dict)
-    # absolute folder -> dest of an option -> value; for files below it
+    # option whose default the file sets -> the section that has it
+    sections: dict[str, str] = field(default_factory=dict)
+    # absolute folder -> attribute -> value; for files below it
     folders: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
@@ -55,80 +59,65 @@ def find(start: str) -> str | None:
 
 
 def apply(parser: argparse.ArgumentParser, command: str, words: Sequence[str]) -> Config:
-    """Put the values of the file into the parser as defaults; `words` are the command line after the command."""
-    path = _option(words, "--config") or find(os.getcwd())
+    """Put the values of the file into the parser as defaults; `words` follow the command."""
+    path = _named_file(words) or find(os.getcwd())
     if path in (None, "none"):
         return Config()
     config = Config(str(path))
-    sections = _sections(config.path)
-    _check_sections(sections, config.path)
+    table = _sections(config.path)
+    for name in table:
+        if name not in COMMANDS:
+            raise ArcError(f"{path}: no command `{name}`{_near(name, COMMANDS)}")
     parsers = list(_chain(parser, command, words))
-    actions = {
-        option.removeprefix("--"): action
-        for _, each in parsers
-        for action in each._actions
-        for option in action.option_strings
-        if option.startswith("--")
-    }
-    table, section = sections, ""
+    actions = _options(each for _, each in parsers)
+    fixed = _set_by_words(parser, actions, words)
+    section = ""
     for name, each in parsers:
         table, section = _table(table, name, config.path), f"{section}.{name}".lstrip(".")
-        _read(config, table, section, actions, _subcommands(each))
-    given = _given(parser, actions, words)
-    for name, (value, section) in list(config.values.items()):
-        action = actions[name]
-        if action.dest in given:
-            del config.values[name]
-            continue
-        action.default = _value(action, value, f"{config.path}: [{section}] {name}")
-        action.required = False
-    config.folders = {
-        folder: {dest: value for dest, value in values.items() if dest not in given}
-        for folder, values in config.folders.items()
-    }
+        for option, value in table.items():
+            if option == FOLDERS:
+                folders = _table(table, FOLDERS, config.path)
+                _read_folders(config, folders, section, actions, fixed)
+            elif option not in _subcommands(each):
+                default = _value(config, section, option, value, actions)
+                if actions[option].dest not in fixed:
+                    actions[option].default, actions[option].required = default, False
+                    config.sections[option] = section
     return config
 
 
 def show(
     config: Config, parser: argparse.ArgumentParser, command: str, words: Sequence[str]
 ) -> str:
-    """What holds for this command, and where each value comes from: for `--show-config`."""
+    """The value of each option of the command and where it comes from: for `--show-config`."""
     from arc_toolkit.output.table import table
 
-    # Paths and other arguments that the command needs may be missing: only the options are of interest.
-    actions: dict[str, argparse.Action] = {}
-    for _, each in _chain(parser, command, words):
-        for action in each._actions:
-            action.required = False
-            if not action.option_strings:
-                action.nargs = "*"
-            long = [option[2:] for option in action.option_strings if option.startswith("--")]
-            actions |= {name: action for name in long[:1] if name not in _NEVER}
+    parsers = [each for _, each in _chain(parser, command, words)]
+    for action in (action for each in parsers for action in each._actions):
+        action.required = False  # paths and the like may be missing
+        if not action.option_strings:
+            action.nargs = "*"
+    names: dict[str, str] = {}  # attribute -> option
+    actions = _options(parsers)
+    for name, action in actions.items():
+        if name not in _NEVER:
+            names.setdefault(action.dest, name)
     args = parser.parse_args(list(words))
-    given = _given(parser, actions, words)
-    rows = [
-        (
-            name,
-            _shown(getattr(args, action.dest, None)),
-            "command line"
-            if action.dest in given
-            else f"{config.path} [{config.values[name][1]}]"
-            if name in config.values
-            else "default",
-        )
-        for name, action in actions.items()
-    ]
-    names = {action.dest: name for name, action in actions.items()}
+    fixed = _set_by_words(parser, actions, words)
+    rows = []
+    for attribute, name in names.items():
+        section = config.sections.get(name)
+        source = f"{config.path} [{section}]" if section else "default"
+        value = _shown(getattr(args, attribute, None))
+        rows.append((name, value, "command line" if attribute in fixed else source))
     for folder, values in config.folders.items():
         place = os.path.relpath(folder)
-        rows += [
-            (f"{names[dest]} (in {place})", _shown(value), config.path)
-            for dest, value in values.items()
-        ]
+        for attribute, value in values.items():
+            rows.append((f"{names[attribute]} (in {place})", _shown(value), config.path))
     return table(("OPTION", "VALUE", "FROM"), rows)
 
 
-# --- reading ---------------------------------------------------------------------------------------------------
+# --- reading ------------------------------------------------------------------------------------
 
 
 def _sections(path: str) -> dict[str, Any]:
@@ -157,86 +146,66 @@ def _table(tables: dict[str, Any], name: str, path: str) -> dict[str, Any]:
     return value
 
 
-def _check_sections(sections: dict[str, Any], path: str) -> None:
-    from arc_toolkit.cli.main import COMMANDS
-
-    for name in sections:
-        if name not in COMMANDS:
-            raise ArcError(f"{path}: no command `{name}`{_near(name, list(COMMANDS))}")
-
-
-def _read(
-    config: Config,
-    table: dict[str, Any],
-    section: str,
-    actions: dict[str, argparse.Action],
-    subcommands: Container[str],
-) -> None:
-    """Take the options of one section; those of its subcommands are sections of their own."""
-    for name, value in table.items():
-        if name == FOLDERS:
-            _read_folders(config, _table(table, FOLDERS, config.path), section, actions)
-        elif name not in subcommands:
-            _check_option(config, name, section, actions)
-            config.values[name] = (value, section)
-
-
 def _read_folders(
-    config: Config, folders: dict[str, Any], section: str, actions: dict[str, argparse.Action]
+    config: Config, folders: dict[str, Any], section: str, actions: Actions, fixed: set[str]
 ) -> None:
     if section not in FOLDER_COMMANDS:
-        raise ArcError(
-            f"{config.path}: [{section}.{FOLDERS}]: only {' and '.join(FOLDER_COMMANDS)} have folders"
-        )
+        commands = " and ".join(FOLDER_COMMANDS)
+        raise ArcError(f"{config.path}: [{section}.{FOLDERS}]: only {commands} have folders")
     base = os.path.dirname(os.path.abspath(config.path))
     for folder in folders:
-        values = _table(folders, folder, config.path)
         place = f"{section}.{FOLDERS}.{folder!r}"
-        known = config.folders.setdefault(os.path.normpath(os.path.join(base, folder)), {})
-        for name, value in values.items():
-            _check_option(config, name, place, actions)
-            known[actions[name].dest] = _value(
-                actions[name], value, f"{config.path}: [{place}] {name}"
-            )
+        values = config.folders.setdefault(os.path.normpath(os.path.join(base, folder)), {})
+        for option, value in _table(folders, folder, config.path).items():
+            result = _value(config, place, option, value, actions)
+            if actions[option].dest not in fixed:
+                values[actions[option].dest] = result
 
 
-def _check_option(
-    config: Config, name: str, section: str, actions: dict[str, argparse.Action]
-) -> None:
-    if name in _NEVER:
-        raise ArcError(f"{config.path}: [{section}] `{name}` is only for the command line")
-    if name not in actions:
-        raise ArcError(
-            f"{config.path}: [{section}] has no option `{name}`{_near(name, list(actions))}"
-        )
-
-
-def _value(action: argparse.Action, value: Any, place: str) -> Any:
-    """The value as the command line would give it."""
+def _value(config: Config, section: str, option: str, value: Any, actions: Actions) -> Any:
+    """A value of the file as the command line would give it."""
+    place = f"{config.path}: [{section}]"
+    if option in _NEVER:
+        raise ArcError(f"{place} `{option}` is only for the command line")
+    if option not in actions:
+        raise ArcError(f"{place} has no option `{option}`{_near(option, actions)}")
+    action, place = actions[option], f"{place} {option}"
     if action.nargs == 0:
         if not isinstance(value, bool):
             raise ArcError(f"{place}: use true or false, not {value!r}")
-        return value if getattr(action, "const", True) is not False else not value
+        return value
     if isinstance(action, argparse._AppendAction):
         values = value if isinstance(value, list) else [value]
-        return [_single(action, each, place) for each in values]
+        singles = [_single(action, each, place) for each in values]
+        return [singles] if action.nargs else singles
     return _single(action, value, place)
 
 
 def _single(action: argparse.Action, value: Any, place: str) -> Any:
-    if isinstance(value, bool | dict | list) or value is None:
+    if isinstance(value, bool | dict | list):
         raise ArcError(f"{place}: use one value, not {value!r}")
-    text = str(value)
     try:
-        result = action.type(text) if callable(action.type) else text
-    except (ValueError, TypeError, argparse.ArgumentTypeError):
+        result = action.type(str(value)) if callable(action.type) else str(value)
+    except argparse.ArgumentTypeError as error:
+        raise ArcError(f"{place}: {error}") from None
+    except ValueError:
         raise ArcError(f"{place}: {value!r} cannot be used here") from None
     if action.choices is not None and result not in action.choices:
-        raise ArcError(f"{place}: {value!r} is not one of {', '.join(map(str, action.choices))}")
+        raise ArcError(f"{place}: {value!r} is not one of {', '.join(action.choices)}")
     return result
 
 
-# --- the command line ------------------------------------------------------------------------------------------
+# --- the command line ---------------------------------------------------------------------------
+
+
+def _options(parsers: Iterable[argparse.ArgumentParser]) -> Actions:
+    return {
+        option[2:]: action
+        for parser in parsers
+        for action in parser._actions
+        for option in action.option_strings
+        if option.startswith("--")
+    }
 
 
 def _chain(
@@ -248,9 +217,7 @@ def _chain(
     for number, word in enumerate(words):
         if word in subcommands:
             inner = subcommands[word]
-            getattr(
-                inner, "load", lambda: None
-            )()  # those of `cluster` are filled when they are needed
+            getattr(inner, "load", bool)()  # those of `cluster` are filled when they are needed
             yield from _chain(inner, word, words[number + 1 :])
             return
 
@@ -262,31 +229,30 @@ def _subcommands(parser: argparse.ArgumentParser) -> dict[str, argparse.Argument
     return {}
 
 
-def _option(words: Sequence[str], option: str) -> str | None:
+def _named_file(words: Sequence[str]) -> str | None:
+    """The file of --config."""
     for number, word in enumerate(words):
-        if word == option:
-            return words[number + 1] if number + 1 < len(words) else None
-        if word.startswith(f"{option}="):
+        if word == "--config":
+            return next(iter(words[number + 1 :]), None)
+        if word.startswith("--config="):
             return word.partition("=")[2]
     return None
 
 
-def _given(
-    parser: argparse.ArgumentParser, actions: dict[str, argparse.Action], words: Sequence[str]
+def _set_by_words(
+    parser: argparse.ArgumentParser, actions: Actions, words: Sequence[str]
 ) -> set[str]:
-    """Where the command line has something to say: its options, and those that exclude each other with them."""
-    written = {word.partition("=")[0] for word in words}
-    given = {
-        action.dest for action in actions.values() if written.intersection(action.option_strings)
-    }
+    """The attributes that the command line sets, and those that its options exclude."""
+    flags = {word.partition("=")[0] for word in words}
+    result = {action.dest for action in actions.values() if flags & {*action.option_strings}}
     for group in parser._mutually_exclusive_groups:
         rivals = {action.dest for action in group._group_actions}
-        if given & rivals:
-            given |= rivals
-    return given
+        if result & rivals:
+            result |= rivals
+    return result
 
 
-def _near(name: str, names: list[str]) -> str:
+def _near(name: str, names: Iterable[str]) -> str:
     import difflib
 
     near = difflib.get_close_matches(name, names, n=1)

@@ -7,6 +7,7 @@ import math
 import os
 import re
 import time
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from arc_toolkit.cli.console import Console
@@ -33,8 +34,9 @@ OPTIONS = """
   arguments ARGS *          arguments of the script, after --
   -f, --file FILE           the script, run as __main__ in every worker
   -u, --uri ray://HEAD:10001    the Ray cluster (default: a Ray on this machine)
-  -m, --max-cluster-size N  maximum number of workers
-  --min N [1]               minimum number of workers
+  -m, --max-cluster-size=most N
+                            maximum number of workers
+  --min=least N [1]               minimum number of workers
   --cpus NUMBER [1]         CPUs per worker
   --gpus NUMBER [0]         GPUs per worker
   -d, --working-dir DIR     folder to copy to every node; FILE may be relative to it
@@ -51,10 +53,11 @@ checkpoints:
                             how long to wait for a checkpoint before resizing; then the previous
                             one is used
 changes:
-  --cluster-rescale-timeout TIME [60]
+  --cluster-rescale-timeout=rescale_timeout TIME [60]
                             how long to wait for more nodes before continuing with those available
   --max-failures N [3] >=0  errors of the script after which the run ends; evictions do not count
-  --efficiency SHARE [0.5]  grow only while a worker keeps this share of its throughput; 0: always
+  --efficiency=threshold SHARE [0.5]
+                            grow only while a worker keeps this share of its throughput; 0: always
 eviction notices:
   --cloud {auto,azure,aws,gcp,none} [auto]    whose metadata service the nodes ask
   --metadata URL            address of the metadata service
@@ -96,9 +99,9 @@ def _existing(args: argparse.Namespace, console: Console) -> int:
     """Look at a run, or end it."""
     from arc_toolkit.elastic import ray_cluster
 
-    if args.file or args.max_cluster_size is not None:
+    if args.file or args.most is not None:
         option = "--attach" if args.attach else "--stop"
-        raise ArcError(f"{option} is for a run that is going on: leave out -f and -m")
+        raise ArcError(f"{option} is for a run in progress: leave out -f and -m")
     ray = ray_cluster.connect(args.uri or "auto", console.note)
     name = args.attach or args.stop
     controller = ray_cluster.attach(ray, name)
@@ -114,71 +117,43 @@ def _again(name: str) -> str:
 
 
 def _config(args: argparse.Namespace) -> tuple[RunConfig, str]:
-    from arc_toolkit.elastic.run_config import RunConfig
-    from arc_toolkit.elastic.script_imports import imported_modules
+    from arc_toolkit.elastic.run_config import (
+        RunConfig,
+        checkpoint_place,
+        find_script,
+        imported_modules,
+    )
     from arc_toolkit.file_io import read_text
 
-    if not args.file or args.max_cluster_size is None:
+    if not args.file or args.most is None:
         raise ArcError("-f FILE and -m N are needed, or --attach NAME, or --stop NAME")
-    if not 1 <= args.min <= args.max_cluster_size:
-        raise ArcError(f"--min {args.min} -m {args.max_cluster_size}: use 1 <= min <= max")
+    if not 1 <= args.least <= args.most:
+        raise ArcError(f"--min {args.least} -m {args.most}: use 1 <= min <= max")
     if not (0 <= args.cpus < math.inf and 0 <= args.gpus < math.inf and args.cpus + args.gpus > 0):
         raise ArcError("a worker needs --cpus or --gpus above 0")
     if args.gpus > 1 and args.gpus % 1:
         raise ArcError(f"--gpus {args.gpus:g}: use a whole number, or a part of one GPU")
-    if not 0 <= args.efficiency <= 1:
-        raise ArcError(f"--efficiency {args.efficiency:g}: use a share from 0 to 1")
+    if not 0 <= args.threshold <= 1:
+        raise ArcError(f"--efficiency {args.threshold:g}: use a share from 0 to 1")
     if args.name and not _NAME.fullmatch(args.name):
         raise ArcError(
             f"--name {args.name!r}: use letters, digits, - _ and ., with a letter or digit first"
         )
-    if args.working_dir and not os.path.isdir(args.working_dir):
-        raise ArcError(f"-d {args.working_dir}: no such folder")
-    # As in AdaptDL, the script is named relative to the working folder, if it is there.
-    script = os.path.abspath(os.path.join(args.working_dir or "", args.file))
-    if not os.path.exists(script):
-        script = os.path.abspath(args.file)
-    modules = imported_modules(read_text(script), args.file)
-    working_dir = os.path.abspath(args.working_dir or os.path.dirname(script))
-    if os.path.commonpath([script, working_dir]) != working_dir:
-        raise ArcError(
-            f"{args.file} is not in the working folder {working_dir}: set -d to a folder above it"
-        )
-    environment = dict(pair.partition("=")[::2] for pair in args.env)
+    script, working_dir = find_script(args.file, args.working_dir)
     for pair in args.env:
         if pair.find("=") < 1:
             raise ArcError(f"--env {pair}: write NAME=VALUE")
     name = args.name or f"run-{time.strftime('%m%d-%H%M%S')}"
-    checkpoints = args.checkpoints or ""
-    # In a cluster without shared storage checkpoints are copied between the nodes.
-    if "://" not in checkpoints and (checkpoints or not args.uri):
-        checkpoints = os.path.abspath(checkpoints or os.path.join("checkpoints", name))
-        if os.path.exists(checkpoints) and not os.path.isdir(checkpoints):
-            raise ArcError(f"--checkpoints {checkpoints} is not a folder")
-    elif checkpoints:
-        from arc_toolkit.checkpoints.remote import url_problem
-
-        if problem := url_problem(checkpoints, is_local=not args.uri):
-            raise ArcError(f"--checkpoints {checkpoints}: {problem}")
-    config = RunConfig(
-        name=name,
-        script=os.path.relpath(script, working_dir),
-        arguments=args.arguments,
-        working_dir="" if args.uri else working_dir,
-        modules=modules,
-        most=args.max_cluster_size,
-        least=args.min,
-        checkpoints=checkpoints,
-        environment=environment,
-        checkpoint_timeout=args.checkpoint_timeout,
-        rescale_timeout=args.cluster_rescale_timeout,
-        max_failures=args.max_failures,
-        cloud=args.cloud,
-        metadata=args.metadata,
-        notice_dir=args.notice_dir,
-        threshold=args.efficiency,
-    )
-    return config, working_dir
+    derived: dict[str, Any] = {
+        "name": name,
+        "script": os.path.relpath(script, working_dir),
+        "working_dir": "" if args.uri else working_dir,
+        "modules": imported_modules(read_text(script), args.file),
+        "checkpoints": checkpoint_place(args.checkpoints or "", name, is_local=not args.uri),
+        "environment": dict(pair.partition("=")[::2] for pair in args.env),
+    }
+    options = {field.name: getattr(args, field.name, None) for field in fields(RunConfig)}
+    return RunConfig(**{**options, **derived}), working_dir
 
 
 def _follow(
@@ -194,6 +169,7 @@ def _follow(
     Ctrl-C ends a local run after a save; a run in a cluster goes on.
     """
     from arc_toolkit.elastic import ray_cluster
+    from arc_toolkit.elastic.timeline import summary_line
 
     client, wait = ray_cluster.client_name(), 1.0 if console.has_progress else 5.0
     while True:
@@ -217,7 +193,7 @@ def _follow(
 
         console.out(document("elastic", summary, indent=None))
     else:
-        console.note(_summary_line(summary))
+        console.note(summary_line(summary))
     ray_cluster.end(ray, controller, client)
     return code
 
@@ -234,9 +210,9 @@ def _show(status: dict[str, Any], args: argparse.Namespace, console: Console) ->
         for rank, text in status["output"]:
             console.out(json.dumps({"event": "output", "rank": rank, "text": text}))
         return
+    from arc_toolkit.elastic.timeline import status_line
     from arc_toolkit.notices.run_log import utc
 
-    console.clear_progress()
     if "silent" in status:
         console.note(
             f"the controller has not answered for {status['silent']:.0f} s; Ray may be starting it again"
@@ -245,40 +221,8 @@ def _show(status: dict[str, Any], args: argparse.Namespace, console: Console) ->
     for rank, text in status["output"]:
         console.out(text if rank == 0 else f"[{rank}] {text}")
     for event in status["events"]:
-        words = [
-            f"{name}={value}" for name, value in event.items() if name not in ("time", "event")
-        ]
-        console.note(
-            " ".join([f"arc-toolkit-elastic {utc(event['time'])} {event['event']}", *words])
-        )
+        facts = [f" {name}={event[name]}" for name in event if name not in ("time", "event")]
+        time_text = utc(event["time"])
+        console.note(f"arc-toolkit-elastic {time_text} {event['event']}{''.join(facts)}")
     if status["code"] is None:
-        console.progress(_status_line(status["state"]))
-
-
-def _status_line(state: dict[str, Any]) -> str:
-    parts = [f"{state['workers']} workers on {state['nodes']} nodes"]
-    if state["step"] is not None:
-        parts.append(f"step {state['step']}")
-    if state["throughput"] and state["throughput_unit"] == "samples":
-        parts.append(f"{state['throughput']:.1f} samples/s")
-    elif state["steps_per_second"]:
-        parts.append(f"{state['steps_per_second']:.1f} steps/s")
-    if state["checkpoint"] is not None:
-        parts.append(f"saved {state['checkpoint']}")
-    if state["doomed"]:
-        parts.append(f"{state['doomed']} with a notice")
-    if state["stopping"]:
-        parts.append(f"stopping: {state['stopping']}")
-    return ", ".join(parts)
-
-
-def _summary_line(summary: dict[str, Any]) -> str:
-    lost = ", ".join(
-        f"{cause} {seconds:.1f} s" for cause, seconds in summary["seconds_lost"].items()
-    )
-    verb = "trained" if summary["steps"] else "no steps were reported, its ranks ran"
-    return (
-        f"{summary['outcome']}: {verb} {summary['seconds_trained']:.1f} s of {summary['seconds']:.1f} s "
-        f"(lost: {lost or 'nothing'}), {summary['steps_redone']} steps redone, "
-        f"{summary['evictions_survived']} evictions survived, {summary['failures']} failures"
-    )
+        console.progress(status_line(status["state"]))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+import os
 from dataclasses import dataclass, field
 from typing import Any
 
 from arc_toolkit.elastic.worlds import Placement
+from arc_toolkit.errors import ArcError
 
 
 @dataclass(frozen=True)
@@ -84,3 +87,57 @@ def newest_saved_step(checkpoints: str) -> int | None:
         return None
     entries = Store(checkpoints).listing()
     return next((entry.step for entry in entries if isinstance(entry, Checkpoint)), None)
+
+
+def find_script(file: str, folder: str | None) -> tuple[str, str]:
+    """The script and the working folder. As in AdaptDL, `file` is relative to the folder if it is there."""
+    if folder and not os.path.isdir(folder):
+        raise ArcError(f"-d {folder}: no such folder")
+    script = os.path.abspath(os.path.join(folder or "", file))
+    if not os.path.exists(script):
+        script = os.path.abspath(file)
+    working_dir = os.path.abspath(folder or os.path.dirname(script))
+    if os.path.exists(script) and os.path.commonpath([script, working_dir]) != working_dir:
+        raise ArcError(
+            f"{file} is not in the working folder {working_dir}: set -d to a folder above it"
+        )
+    return script, working_dir
+
+
+def checkpoint_place(place: str, run_name: str, *, is_local: bool) -> str:
+    """The folder or URL of --checkpoints.
+
+    Empty in a cluster without shared storage: checkpoints are then copied between the nodes.
+    """
+    if "://" in place:
+        from arc_toolkit.checkpoints.remote import url_problem
+
+        if problem := url_problem(place, is_local=is_local):
+            raise ArcError(f"--checkpoints {place}: {problem}")
+        return place
+    if not place and not is_local:
+        return ""
+    place = os.path.abspath(place or os.path.join("checkpoints", run_name))
+    if os.path.exists(place) and not os.path.isdir(place):
+        raise ArcError(f"--checkpoints {place} is not a folder")
+    return place
+
+
+def imported_modules(source: str, path: str) -> list[str]:
+    """The modules that a script imports at its top level, in order.
+
+    A standby imports them ahead of time, and passes over those that fail.
+    """
+    try:
+        tree = ast.parse(source, path)
+    except SyntaxError as error:
+        raise ArcError(f"{path}:{error.lineno or 1}: not Python: {error.msg}") from None
+    names: dict[str, None] = {}
+    for node in tree.body:
+        inner = node.body if isinstance(node, ast.Try) else [node]
+        for statement in inner:
+            if isinstance(statement, ast.Import):
+                names.update(dict.fromkeys(alias.name for alias in statement.names))
+            elif isinstance(statement, ast.ImportFrom) and statement.module and not statement.level:
+                names[statement.module] = None
+    return [name for name in names if name != "__future__"]

@@ -191,3 +191,34 @@ class Timeline:
             os.replace(temporary, self._path)
         except OSError:
             return
+
+
+def status_line(state: dict[str, Any]) -> str:
+    """`3 workers on 4 nodes, step 7, 2.0 steps/s, saved 5`"""
+    parts = [f"{state['workers']} workers on {state['nodes']} nodes"]
+    if state["step"] is not None:
+        parts.append(f"step {state['step']}")
+    if state["throughput"] and state["throughput_unit"] == "samples":
+        parts.append(f"{state['throughput']:.1f} samples/s")
+    elif state["steps_per_second"]:
+        parts.append(f"{state['steps_per_second']:.1f} steps/s")
+    if state["checkpoint"] is not None:
+        parts.append(f"saved {state['checkpoint']}")
+    if state["doomed"]:
+        parts.append(f"{state['doomed']} with a notice")
+    if state["stopping"]:
+        parts.append(f"stopping: {state['stopping']}")
+    return ", ".join(parts)
+
+
+def summary_line(summary: dict[str, Any]) -> str:
+    """Where the time of a run went, in one sentence."""
+    lost = ", ".join(
+        f"{cause} {seconds:.1f} s" for cause, seconds in summary["seconds_lost"].items()
+    )
+    verb = "trained" if summary["steps"] else "no steps were reported, its ranks ran"
+    return (
+        f"{summary['outcome']}: {verb} {summary['seconds_trained']:.1f} s of {summary['seconds']:.1f} s "
+        f"(lost: {lost or 'nothing'}), {summary['steps_redone']} steps redone, "
+        f"{summary['evictions_survived']} evictions survived, {summary['failures']} failures"
+    )

@@ -150,7 +150,10 @@ def test_subcommands_have_sections_of_their_own(project: Path, arc: Arc) -> None
             '[patch]\nthreads = "many"\n',
             "[patch] threads: 'many' is not one of auto, lightgbm, faiss, off",
         ),
-        ('[patch]\ninstance-count = "two"\n', "[patch] instance-count: 'two' cannot be used here"),
+        (
+            '[patch]\ninstance-count = "two"\n',
+            "[patch] instance-count: 'two' is not a whole number",
+        ),
         ("[patch]\ninstance-type = [1]\n", "[patch] instance-type: use one value, not [1]"),
         ("patch = 1\n", "`patch` must be a table, not int"),
         ("[patch\n", "is not valid TOML"),
@@ -173,3 +176,10 @@ def test_a_mistake_in_the_file_is_one_sentence(
 def test_a_file_cannot_say_yes(project: Path, arc: Arc) -> None:
     configure(project, "[cluster.attach]\nyes = true\n")
     assert "`yes` is only for the command line" in arc("cluster", "attach", "x").err
+
+
+def test_an_option_with_several_values_at_once_takes_a_list(project: Path, arc: Arc) -> None:
+    configure(project, '[gen-instance-types]\nsku = ["D64s_v5", "D32s_v5"]\nformat = "table"\n')
+    result = arc("gen-instance-types")
+    assert (result.code, "Standard_D64s_v5" in result.out) == (0, True), result.err
+    assert "Standard_D32s_v5" in result.out

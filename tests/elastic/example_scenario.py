@@ -12,7 +12,7 @@ import signal
 import sys
 from pathlib import Path
 
-from arc_toolkit.elastic.script_imports import imported_modules
+from arc_toolkit.elastic.run_config import imported_modules
 from tests.elastic.local_cluster import LocalCluster, elastic_run
 
 

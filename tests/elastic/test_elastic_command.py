@@ -16,7 +16,7 @@ from arc_toolkit.checkpoints.remote import url_problem
 from arc_toolkit.cli import elastic_command
 from arc_toolkit.cli.console import Console
 from arc_toolkit.elastic import ray_cluster
-from arc_toolkit.elastic.timeline import Timeline
+from arc_toolkit.elastic.timeline import Timeline, status_line, summary_line
 from arc_toolkit.output.jsonout import document
 from tests.output.schema_check import schema_problem
 from tests.support import Result
@@ -58,9 +58,9 @@ def script(tmp_path: Path) -> Path:
         (("-m", "2", "-u", "nonsense"), "-u nonsense: use ray://HEAD:10001, HOST:6379 or auto"),
         (
             ("-m", "2", "--attach", "fig"),
-            "--attach is for a run that is going on: leave out -f and -m",
+            "--attach is for a run in progress: leave out -f and -m",
         ),
-        (("-m", "2", "--stop", "fig"), "--stop is for a run that is going on: leave out -f and -m"),
+        (("-m", "2", "--stop", "fig"), "--stop is for a run in progress: leave out -f and -m"),
         (("-m", "2", "--env", "A"), "--env A: write NAME=VALUE"),
         (("-m", "2", "--env", "=A"), "--env =A: write NAME=VALUE"),
         (("-m", "2", "--checkpoint-timeout", "soon"), "--checkpoint-timeout"),
@@ -261,13 +261,13 @@ STATE = {
     ],
 )
 def test_the_status_line_has_what_is_known(changes: dict[str, object], line: str) -> None:
-    assert elastic_command._status_line({**STATE, **changes}) == line
+    assert status_line({**STATE, **changes}) == line
 
 
 def test_the_summary_says_where_the_time_went() -> None:
     now = [100.0]
     timeline = Timeline("fig", clock=lambda: now[0])
-    assert "no steps were reported, its ranks ran 0.0 s of 0.0 s" in elastic_command._summary_line(
+    assert "no steps were reported, its ranks ran 0.0 s of 0.0 s" in summary_line(
         timeline.summary("failed", 1, {}, "steps")
     )
     for step, moment in ((0, 101.0), (1, 103.0)):
@@ -275,7 +275,7 @@ def test_the_summary_says_where_the_time_went() -> None:
         timeline.progress(step, 0)
     timeline.evict("a")
     summary = timeline.summary("finished", 0, {2: 64.0}, "samples")
-    assert elastic_command._summary_line(summary) == (
+    assert summary_line(summary) == (
         "finished: trained 2.0 s of 3.0 s (lost: start 1.0 s), 0 steps redone, 1 evictions survived, 0 failures"
     )
     assert schema_problem(document("elastic", summary, indent=None)) is None

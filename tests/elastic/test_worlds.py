@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from arc_toolkit.elastic.script_imports import imported_modules
+from arc_toolkit.elastic.run_config import imported_modules
 from arc_toolkit.elastic.throughput import size_that_pays, worth_growing
 from arc_toolkit.elastic.timeline import Timeline
 from arc_toolkit.elastic.worlds import Capacity, gpus_of, place_ranks
