@@ -7,6 +7,7 @@ request must carry beside them, `az k8s-extension` (azure-cli-extensions, AzureM
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,8 @@ from arc_toolkit.azure.scope import Cluster
 from arc_toolkit.azure.session import message, messages
 from arc_toolkit.errors import ArcError
 from arc_toolkit.kube.taints import SPOT_KEY, Toleration
+from arc_toolkit.output.safe import printable
+from arc_toolkit.output.table import table
 
 EXTENSION_TYPE = "Microsoft.AzureML.Kubernetes"
 RELEASE_NAMESPACE = "azureml"
@@ -42,9 +45,11 @@ class SettingChange:
     before: str | None
     after: str
 
-    @property
-    def undocumented(self) -> bool:
-        return self.key.startswith(UNDOCUMENTED)
+    def __str__(self) -> str:
+        mark = "  (undocumented by Microsoft)" if self.key.startswith(UNDOCUMENTED) else ""
+        if self.before is None:
+            return f"+ {self.key} = {self.after}{mark}"
+        return f"~ {self.key}: {self.before} -> {self.after}{mark}"
 
 
 def toleration_settings(toleration: Toleration, index: int) -> dict[str, str]:
@@ -257,6 +262,18 @@ def plan_update(
     return ExtensionPlan(installed["name"], title, changed, update_body(changed, train, version))
 
 
+def arc_refusal(cluster: Cluster, name: str, chosen: Mapping[str, str]) -> ArcError:
+    """Why an Arc cluster is refused, with the command that installs there."""
+    settings = {TRAINING: "True", **chosen}
+    config = " ".join(shlex.quote(f"{key}={value}") for key, value in settings.items())
+    return ArcError(
+        "an Arc cluster needs an Azure Relay, which only `az` makes: "
+        f"run `az k8s-extension create --name {name} --extension-type {EXTENSION_TYPE} "
+        f"--cluster-type connectedClusters --cluster-name {cluster.name} "
+        f"--resource-group {cluster.resource_group} --scope cluster --config {config}`"
+    )
+
+
 def cluster_settings(cluster: Cluster, resource: Mapping[str, Any]) -> dict[str, str]:
     """What `az k8s-extension create` adds by itself for an AKS cluster; `resource` is the cluster's own JSON."""
     location = str(resource.get("location", "")).lower()
@@ -368,6 +385,34 @@ def failure_reasons(item: Mapping[str, Any]) -> list[str]:
     ]
     reasons = [*messages(properties.get("errorInfo")), *map(message, statuses)]
     return [text for text in dict.fromkeys(reasons) if text]
+
+
+def description(item: Mapping[str, Any]) -> str:
+    """The installed extension: version, settings, and what to do about its errors."""
+    properties = item["properties"]
+    version = properties.get("currentVersion") or properties.get("version")
+    pinned = "" if properties.get("autoUpgradeMinorVersion", True) else " (pinned)"
+    rows = {
+        "name": item.get("name"),
+        "version": f"{version}{pinned}",
+        "release train": properties.get("releaseTrain"),
+        "state": properties.get("provisioningState"),
+    }
+    settings = [
+        (key, printable(value), "undocumented" if key.startswith(UNDOCUMENTED) else "")
+        for key, value in sorted(settings_of(item).items())
+    ]
+    return "\n".join(
+        [
+            *(f"{key:<14} {printable(str(value))}" for key, value in rows.items()),
+            "",
+            table(["SETTING", "VALUE", ""], settings),
+            *(
+                f"\nerror: {printable(reason)}\n  -> {advice(reason)}"
+                for reason in failure_reasons(item)
+            ),
+        ]
+    )
 
 
 # Part of a failure's text, lower case -> what to do.

@@ -29,6 +29,16 @@ def provider_state(session: Session, subscription: str) -> str:
     return str((provider or {}).get("registrationState") or "unknown")
 
 
+def check_provider(session: Session, cluster: Cluster) -> None:
+    """Registering is a change of the whole subscription, which the SDK would otherwise do unasked."""
+    state = provider_state(session, cluster.subscription)
+    if state in ("NotRegistered", "Unregistered"):
+        raise ArcError(
+            f"{PROVIDER} is {state} in this subscription: run `az provider register "
+            f"--namespace {PROVIDER} --subscription {cluster.subscription}`"
+        )
+
+
 def cluster_resource(session: Session, cluster: Cluster) -> dict[str, Any]:
     """The cluster itself, raw; refuses one that is not there."""
     resource = session.get(cluster.resource_id, CLUSTER_API[cluster.kind])

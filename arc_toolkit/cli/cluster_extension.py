@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
 
 from arc_toolkit.azure import extension, operations
 from arc_toolkit.azure.scope import Cluster
@@ -12,11 +11,10 @@ from arc_toolkit.cli import cluster_azure
 from arc_toolkit.cli.console import Console
 from arc_toolkit.cli.main import add_common_options
 from arc_toolkit.cli.option_table import add_options
-from arc_toolkit.errors import FOUND, OK, ArcError
+from arc_toolkit.errors import FOUND, OK
 from arc_toolkit.kube.taints import Toleration
 from arc_toolkit.output.jsonout import document
 from arc_toolkit.output.safe import printable
-from arc_toolkit.output.table import table
 
 DEFAULT_NAME = "azureml"
 
@@ -102,7 +100,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
         others=args.set,
     )
     if installing and cluster.kind != "managedClusters":
-        raise ArcError(_arc_refusal(cluster, args.name, settings))
+        raise extension.arc_refusal(cluster, args.name, settings)
     texts = [extension.SPOT_TOLERATION] * args.spot + args.toleration
     options = extension.PlanOptions(
         settings,
@@ -115,7 +113,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     plan: extension.ExtensionPlan | None
     if installing:
         resource = operations.cluster_resource(session, cluster)
-        _check_provider(session, cluster)
+        operations.check_provider(session, cluster)
         plan = extension.plan_install(
             cluster, resource, operations.find(session, cluster), args.name, options
         )
@@ -162,23 +160,7 @@ def _show(session: Session, cluster: Cluster, console: Console, *, as_json: bool
         console.out(f"the AzureML extension is not installed on {cluster.name}")
         console.note("install it with `arc-toolkit cluster extension install`")
         return FOUND
-    properties = item["properties"]
-    pinned = not properties.get("autoUpgradeMinorVersion", True)
-    version = properties.get("currentVersion") or properties.get("version")
-    rows = [
-        ("name", item.get("name")),
-        ("version", f"{version}{' (pinned)' if pinned else ''}"),
-        ("release train", properties.get("releaseTrain")),
-        ("state", properties.get("provisioningState")),
-    ]
-    console.out("\n".join(f"{key:<14} {printable(str(value))}" for key, value in rows))
-    marked = [
-        (key, printable(value), "undocumented" if key.startswith(extension.UNDOCUMENTED) else "")
-        for key, value in sorted(extension.settings_of(item).items())
-    ]
-    console.out("\n" + table(["SETTING", "VALUE", ""], marked))
-    for reason in extension.failure_reasons(item):
-        console.out(f"\nerror: {printable(reason)}\n  -> {extension.advice(reason)}")
+    console.out(extension.description(item))
     return OK if health.ok else FOUND
 
 
@@ -187,35 +169,8 @@ def _show_plan(plan: extension.ExtensionPlan, console: Console, *, updating: boo
         console.note(note)
     console.note(f"{plan.title}:")
     for change in plan.changes:
-        mark = "  (undocumented by Microsoft)" if change.undocumented else ""
-        if change.before is None:
-            console.note(printable(f"  + {change.key} = {change.after}{mark}"))
-        else:
-            console.note(printable(f"  ~ {change.key}: {change.before} -> {change.after}{mark}"))
+        console.note(printable(f"  {change}"))
     if updating and any(change.key.startswith(_TOUCHES_JOBS) for change in plan.changes):
         console.warn(
             "this touches jobs that run now; an update can change or add a node selector but not remove one"
         )
-
-
-def _check_provider(session: Session, cluster: Cluster) -> None:
-    """Registering is a change of the whole subscription, which the SDK would otherwise do unasked."""
-    state = operations.provider_state(session, cluster.subscription)
-    if state in ("NotRegistered", "Unregistered"):
-        raise ArcError(
-            f"{operations.PROVIDER} is {state} in this subscription: "
-            f"run `az provider register --namespace {operations.PROVIDER} --subscription {cluster.subscription}`"
-        )
-
-
-def _arc_refusal(cluster: Cluster, name: str, chosen: Mapping[str, str]) -> str:
-    import shlex
-
-    settings = {extension.TRAINING: "True", **chosen}
-    config = " ".join(shlex.quote(f"{key}={value}") for key, value in settings.items())
-    return (
-        "an Arc cluster needs an Azure Relay, which only `az` makes: "
-        f"run `az k8s-extension create --name {name} --extension-type {extension.EXTENSION_TYPE} "
-        f"--cluster-type connectedClusters --cluster-name {cluster.name} --resource-group {cluster.resource_group} "
-        f"--scope cluster --config {config}`"
-    )

@@ -14,7 +14,7 @@ from arc_toolkit.output.safe import show_source
 
 if TYPE_CHECKING:
     from arc_toolkit.cluster.client import Client
-    from arc_toolkit.diagnosis.model import ClusterFacts, DiagnosisReport, Restart, Stats
+    from arc_toolkit.diagnosis.model import ClusterFacts, DiagnosisReport
     from arc_toolkit.diagnosis.recorder import Recovery
     from arc_toolkit.diagnosis.sources.inventory import Inventory
     from arc_toolkit.diagnosis.sources.ray_workers import RayWorkers
@@ -83,7 +83,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
 
     begin = time.perf_counter()
     with collector_paused():  # 4 to 9 % of the CPU with 10,000 logs
-        report = _report(args, console, _inventory(args, console))
+        report = _report(args, console)
     gc.freeze()  # the report lives to the end: the collector that runs at exit would take 7 µs per log
     report.stats.seconds = time.perf_counter() - begin
     if args.job:
@@ -103,20 +103,11 @@ def _check(args: argparse.Namespace) -> None:
         )
     if not args.cluster and (args.context or args.kubeconfig or args.as_user):
         raise ArcError("--context, --kubeconfig and --as select a cluster: they need --cluster")
-    inputs = (
-        args.sources,
-        args.cluster,
-        args.pods,
-        args.nodes,
-        args.events,
-        args.history,
-        args.metrics,
-    )
-    if not any(inputs):
+    files = [*args.pods, *args.nodes, *args.events, *args.metrics]
+    if not (args.sources or args.cluster or args.history or files):
         raise ArcError(
             "nothing to diagnose: pass a folder of logs, --cluster, --history or saved kubectl JSON"
         )
-    files = [*args.pods, *args.nodes, *args.events, *args.metrics]
     if [*args.sources, *files].count("-") > 1:
         raise ArcError("standard input can be read only once, but - is used more than once")
     for path in files:
@@ -128,61 +119,28 @@ def _check(args: argparse.Namespace) -> None:
         split_address("--ray", args.ray)
 
 
-def _inventory(args: argparse.Namespace, console: Console) -> Inventory:
-    from arc_toolkit.diagnosis.sources import inventory as inventories
+def _report(args: argparse.Namespace, console: Console) -> DiagnosisReport:
+    from arc_toolkit.diagnosis import collect
 
-    inventory = inventories.Inventory(keep_unrelated=args.format == "json")
-    for source in args.sources:
-        console.progress(f"searching {show_source(source)}")
-        if source.startswith(("az://", "abfs://", "abfss://")):
-            from arc_toolkit.diagnosis.sources import blob
-
-            inventories.add_remote(blob.list_logs(source, (args.jobs or 0)), inventory)
-        elif source.startswith("azureml:"):
-            from arc_toolkit.diagnosis.sources import azureml_jobs
-
-            inventories.add_remote(
-                azureml_jobs.list_logs(
-                    source, args.workspace, args.resource_group, args.subscription
-                ),
-                inventory,
-            )
-        else:
-            inventories.add(source, inventory)
-    return inventory
-
-
-def _report(args: argparse.Namespace, console: Console, inventory: Inventory) -> DiagnosisReport:
-    from arc_toolkit.diagnosis import collect, report
-    from arc_toolkit.diagnosis.model import Stats
-
+    jobs = args.jobs or 0  # chosen by the number of logs
+    scope = (args.workspace, args.resource_group, args.subscription)
+    inventory = collect.take_inventory(
+        args.sources, jobs, scope, console.progress, keep_unrelated=args.format == "json"
+    )
     workers = _workers(args, console, inventory)
     try:
-        scans = collect.read_logs(inventory, (args.jobs or 0), console.progress, workers)
+        report = collect.read_report(
+            inventory, _facts(args, console), args.metrics, jobs, console.progress, workers
+        )
     finally:
         if workers is not None:
             workers.close()
     if workers is not None and workers.read_here:
         console.warn(
-            f"{workers.read_here} logs could be read by this process only ({workers.problem}): use folders that every "
-            "node has, and nodes that have what is needed for az://"
+            f"{workers.read_here} logs could be read by this process only ({workers.problem}): use "
+            "folders that every node has, and nodes that have what is needed for az://"
         )
-    stats = Stats(
-        len(scans), inventory.seen, sum(scan.size for scan in scans), skipped=inventory.counts
-    )
-    prs_evidence, stats.prs_files = collect.read_prs(inventory)
-    facts = _facts(args, console, inventory)
-    has_pods = any(part.pods for part in facts)
-    prs_evidence += collect.read_side_logs(
-        inventory, (args.jobs or 0), scans, stats, alone=not has_pods
-    )
-    restarts = _restarts(args, stats)
-    # To find nothing in what was read is a result.
-    if not (scans or stats.prs_files or facts or args.metrics):
-        raise ArcError(_nothing(inventory))
-    return report.build(
-        scans, facts, prs_evidence, restarts, inventory.skipped, stats, release=True
-    )
+    return report
 
 
 def _workers(args: argparse.Namespace, console: Console, inventory: Inventory) -> RayWorkers | None:
@@ -205,14 +163,14 @@ def _workers(args: argparse.Namespace, console: Console, inventory: Inventory) -
     return workers
 
 
-def _facts(args: argparse.Namespace, console: Console, inventory: Inventory) -> list[ClusterFacts]:
+def _facts(args: argparse.Namespace, console: Console) -> list[ClusterFacts]:
+    """Objects of the cluster from the files that options name, from a recording, and live."""
     from arc_toolkit.diagnosis import collect
 
-    facts = collect.read_kubernetes(inventory)
-    facts += [
-        collect.read_named(path, what)
-        for what in ("pods", "nodes", "events")
-        for path in getattr(args, what)
+    facts = [
+        collect.read_named(path, kind)
+        for kind in ("pods", "nodes", "events")
+        for path in getattr(args, kind)
     ]
     if args.history:
         from arc_toolkit.diagnosis import history
@@ -245,30 +203,6 @@ def recovery(error: Exception) -> Recovery:
     return Recovery.RETRY if isinstance(error, ApiError | Unreachable) else Recovery.STOP
 
 
-def _restarts(args: argparse.Namespace, stats: Stats) -> list[Restart]:
-    if not args.metrics:
-        return []
-    from arc_toolkit.diagnosis import restarts
-
-    scans = [restarts.scan_metrics(source) for source in args.metrics]
-    stats.metric_runs = sum(scan.runs for scan in scans)
-    stats.metric_points = sum(scan.points for scan in scans)
-    for limit in (limit for scan in scans for limit in scan.limits.values()):
-        stats.metric_limits[limit] = stats.metric_limits.get(limit, 0) + 1
-    return [restart for scan in scans for restart in scan.restarts]
-
-
-def _nothing(inventory: Inventory) -> str:
-    from arc_toolkit.output.table import plural
-
-    reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(inventory.counts.items()))
-    seen = f"{plural(inventory.seen, 'file')} searched" + (f": {reasons}" if reasons else "")
-    return (
-        f"no usable amlarc_cr_bootstrap.log or saved kubectl JSON ({seen}): "
-        "download the logs with `az ml job download --all`, or pass a log of `arc-toolkit run` by its name"
-    )
-
-
 def _render(report: DiagnosisReport, args: argparse.Namespace, console: Console) -> str:
     if args.format == "html":
         from arc_toolkit.diagnosis import report_page
@@ -278,9 +212,8 @@ def _render(report: DiagnosisReport, args: argparse.Namespace, console: Console)
 
     if args.format == "table":
         style = console.style if args.output == "-" else report_text.plain
-        return (
-            report_text.detail(report, style) if args.job else report_text.overview(report, style)
-        )
+        write_text = report_text.detail if args.job else report_text.overview
+        return write_text(report, style)
     writers = {
         "json": report_formats.to_json,
         "csv": report_formats.to_csv,

@@ -28,9 +28,9 @@ RAY = "2.60.0"  # if none is installed here
 OPTIONS = f"""
   --cloud {{azure,aws,gcp,kubernetes}} required    where the cluster runs
   --name NAME required  name of the cluster
-  --max N required      maximum number of workers
-  --min N [0]           minimum number of workers
-  --idle MINUTES [5]    how long a worker without work stays
+  --max=most N required     maximum number of workers
+  --min=least N [0]     minimum number of workers
+  --idle=idle_minutes MINUTES [5]    how long a worker without work stays
 VMs (azure, aws, gcp):
   --size NAME []        VM size, instance type or machine type of the workers
   --head-size NAME []   the same for the head (default: 4 vCPUs)
@@ -81,6 +81,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
 
 def _plan(args: argparse.Namespace) -> tuple[RayClusterPlan, list[str]]:
     import sys
+    from dataclasses import fields
 
     from arc_toolkit.placement.ray_clusters import RayClusterPlan
     from arc_toolkit.placement.spot import CLOUDS
@@ -100,31 +101,15 @@ def _plan(args: argparse.Namespace) -> tuple[RayClusterPlan, list[str]]:
         wheels = [str(Path(toolkit).resolve())]
     elif toolkit != "none":
         packages.insert(0, toolkit)
-    plan = RayClusterPlan(
-        cloud=args.cloud,
-        name=args.name,
-        ray=args.ray or _installed_ray(),
-        python=args.python or f"{sys.version_info.major}.{sys.version_info.minor}",
-        most=args.max,
-        least=args.min,
-        idle_minutes=args.idle,
-        size=args.size,
-        head_size=args.head_size,
-        region=args.region,
-        zone=args.zone,
-        resource_group=args.resource_group,
-        project=args.project,
-        cpus=args.cpus,
-        gpus=args.gpus,
-        memory=args.memory,
-        disk=args.disk,
-        data_disk=args.data_disk,
-        share=args.share,
-        image=args.image,
-        vm_image=args.vm_image,
-        packages=packages,
-        capacity=CLOUDS[args.nodes or "aks"],
-    )
+    names = {field.name for field in fields(RayClusterPlan)}
+    derived = {
+        "ray": args.ray or _installed_ray(),
+        "python": args.python or f"{sys.version_info.major}.{sys.version_info.minor}",
+        "packages": packages,
+        "capacity": CLOUDS[args.nodes or "aks"],
+    }
+    options = {name: value for name, value in vars(args).items() if name in names}
+    plan = RayClusterPlan(**{**options, **derived})
     return plan, wheels
 
 

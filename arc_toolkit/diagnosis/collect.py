@@ -6,7 +6,7 @@ This is the edge of the package: everything below it in the import order is pure
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -15,16 +15,20 @@ from arc_toolkit.diagnosis.cluster_index import parse_list
 from arc_toolkit.diagnosis.model import (
     LOG_NAME,
     ClusterFacts,
+    DiagnosisReport,
     LogFile,
     PrsEvidence,
+    Restart,
     SkippedFile,
     Stats,
 )
 from arc_toolkit.diagnosis.scan import LogScan
 from arc_toolkit.diagnosis.sources.container_insights import InsightsTables
-from arc_toolkit.diagnosis.sources.inventory import Inventory
+from arc_toolkit.diagnosis.sources.inventory import Inventory, add, add_remote
 from arc_toolkit.diagnosis.unpack import TooLarge, error_reason, read_input, read_whole
 from arc_toolkit.errors import ArcError
+from arc_toolkit.output.safe import show_source
+from arc_toolkit.output.table import plural
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -236,3 +240,75 @@ def read_prs(inventory: Inventory) -> tuple[list[PrsEvidence], int]:
     for item in skipped:
         inventory.skip(item.path, item.reason)
     return evidence, len(inventory.prs) - len(skipped)
+
+
+def take_inventory(
+    sources: Iterable[str],
+    jobs: int,
+    scope: tuple[str | None, str | None, str | None],
+    progress: Progress,
+    *,
+    keep_unrelated: bool = False,
+) -> Inventory:
+    """The files of folders, zips, Blob storage and AzureML jobs.
+
+    `scope`: workspace, resource group and subscription of `azureml:JOB`.
+    """
+    inventory = Inventory(keep_unrelated)
+    for source in sources:
+        progress(f"searching {show_source(source)}")
+        if source.startswith(("az://", "abfs://", "abfss://")):
+            from arc_toolkit.diagnosis.sources import blob
+
+            add_remote(blob.list_logs(source, jobs), inventory)
+        elif source.startswith("azureml:"):
+            from arc_toolkit.diagnosis.sources import azureml_jobs
+
+            add_remote(azureml_jobs.list_logs(source, *scope), inventory)
+        else:
+            add(source, inventory)
+    return inventory
+
+
+def read_report(
+    inventory: Inventory,
+    facts: Sequence[ClusterFacts],
+    metrics: Sequence[str],
+    jobs: int,
+    progress: Progress,
+    workers: RayWorkers | None = None,
+) -> DiagnosisReport:
+    """The report about the files, with `facts` about the cluster and restarts in `metrics`."""
+    from arc_toolkit.diagnosis import report
+
+    scans = read_logs(inventory, jobs, progress, workers)
+    size = sum(scan.size for scan in scans)
+    stats = Stats(len(scans), inventory.seen, size, skipped=inventory.counts)
+    evidence, stats.prs_files = read_prs(inventory)
+    facts = [*read_kubernetes(inventory), *facts]
+    has_pods = any(part.pods for part in facts)
+    evidence += read_side_logs(inventory, jobs, scans, stats, alone=not has_pods)
+    restarts = _read_restarts(metrics, stats)
+    # To find nothing in what was read is a result.
+    if not (scans or stats.prs_files or facts or metrics):
+        counts = sorted(inventory.counts.items())
+        reasons = ", ".join(f"{count} {reason}" for reason, count in counts)
+        seen = f"{plural(inventory.seen, 'file')} searched{': ' * bool(reasons)}{reasons}"
+        raise ArcError(
+            f"no usable amlarc_cr_bootstrap.log or saved kubectl JSON ({seen}): download the logs "
+            "with `az ml job download --all`, or pass a log of `arc-toolkit run` by its name"
+        )
+    return report.build(scans, facts, evidence, restarts, inventory.skipped, stats, release=True)
+
+
+def _read_restarts(metrics: Iterable[str], stats: Stats) -> list[Restart]:
+    if not metrics:
+        return []
+    from arc_toolkit.diagnosis.restarts import scan_metrics
+
+    parts = [scan_metrics(source) for source in metrics]
+    stats.metric_runs = sum(part.runs for part in parts)
+    stats.metric_points = sum(part.points for part in parts)
+    for limit in (limit for part in parts for limit in part.limits.values()):
+        stats.metric_limits[limit] = stats.metric_limits.get(limit, 0) + 1
+    return [restart for part in parts for restart in part.restarts]

@@ -68,8 +68,10 @@ def test_a_plan_holds_what_differs_and_ignores_the_case_of_a_switch() -> None:
         SettingChange("sslCname", "a", "A"),
         SettingChange("new", None, "1"),
     ]
-    assert SettingChange("workLoadToleration[0].key", None, "k").undocumented
-    assert not SettingChange("installVolcano", None, "True").undocumented
+    toleration = SettingChange("workLoadToleration[0].key", None, "k")
+    assert str(toleration) == "+ workLoadToleration[0].key = k  (undocumented by Microsoft)"
+    change = SettingChange("installVolcano", "False", "True")
+    assert str(change) == "~ installVolcano: False -> True"
 
 
 def test_a_node_selector_escapes_the_dots_of_its_label_and_reads_back() -> None:
