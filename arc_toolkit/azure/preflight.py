@@ -5,18 +5,13 @@ A fact that is not available is an `UnknownFact` with its reason, and every chec
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import shlex
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from enum import Enum
+from typing import Any, Literal, NamedTuple
 
-from arc_toolkit.azure import extension
-from arc_toolkit.azure.fix_commands import (
-    CheckState,
-    FixCommand,
-    TargetOptions,
-    Verdict,
-    extension_command,
-)
+from arc_toolkit.azure import extension, scheduler_config
 from arc_toolkit.azure.preflight_facts import (
     INSTANCE_TYPES_CRD,
     CannotTell,
@@ -25,14 +20,16 @@ from arc_toolkit.azure.preflight_facts import (
     UnknownFact,
     known,
 )
-from arc_toolkit.azure.preflight_spot import from_zero, spot_nodes
-from arc_toolkit.azure.scope import Cluster
+from arc_toolkit.azure.scope import DEFAULT_CLUSTER_TYPE, Cluster
 from arc_toolkit.azure.workspace_computes import attached
 from arc_toolkit.errors import ArcError
+from arc_toolkit.kube.default_tolerations import ANNOTATION, annotate_command, annotated_tolerations
 from arc_toolkit.kube.instance_type_spec import InstanceTypeSpec, SpecRule, problems
 from arc_toolkit.kube.labels import labels_text, matches, some_names
 from arc_toolkit.kube.nodes import Node, UnusableNode, WhyUnusable
-from arc_toolkit.kube.taints import AZUREML_TOLERATIONS, Toleration, untolerated
+from arc_toolkit.kube.taints import AZUREML_TOLERATIONS, SPOT_TAINT, Toleration, untolerated
+from arc_toolkit.output.jsonout import document
+from arc_toolkit.output.safe import printable
 from arc_toolkit.sizing import vm_sizes
 from arc_toolkit.sizing.fits import fit_of
 from arc_toolkit.sizing.occupants import Occupant
@@ -42,6 +39,46 @@ ACCELERATOR_LABEL = "kubernetes.azure.com/accelerator"
 MODE_LABEL = "kubernetes.azure.com/mode"
 # Nodes for the extension's own pods: https://learn.microsoft.com/azure/machine-learning/reference-kubernetes
 OF_EXTENSION = Toleration("ml.azure.com/amlarc-system", "true")
+
+CheckState = Literal["ok", "not ok", "cannot tell"]
+
+
+COLORS: dict[CheckState, str] = {"ok": "green", "not ok": "red", "cannot tell": "yellow"}
+
+
+class TargetOptions(Enum):
+    """The options that a command needs to mean the same cluster as this run."""
+
+    SUBSCRIPTION = ("subscription",)
+    CLUSTER = ("subscription", "resource_group", "cluster", "cluster_type")
+    CLUSTER_AND_WORKSPACE = (*CLUSTER, "workspace_resource_group")
+    KUBECONFIG = ("kubeconfig", "context")
+    NONE = ()
+
+
+class FixCommand(NamedTuple):
+    text: str
+    options: TargetOptions
+
+
+class CheckResult(NamedTuple):
+    """The answer of one check."""
+
+    state: CheckState
+    reason: str
+    command: FixCommand | None = None
+
+
+def ok(reason: str) -> CheckResult:
+    return CheckResult("ok", reason)
+
+
+def not_ok(reason: str, command: FixCommand | None) -> CheckResult:
+    return CheckResult("not ok", reason, command)
+
+
+def extension_command(words: str) -> FixCommand:
+    return FixCommand(f"arc-toolkit cluster extension {words}", TargetOptions.CLUSTER)
 
 
 REGISTER = FixCommand(
@@ -69,32 +106,32 @@ def checks(facts: Facts, side: Side | None = None) -> list[Check]:
         if side is not None and belongs_to != side:
             continue
         try:
-            state, reason, command = check(facts)
+            result = check(facts)
         except CannotTell as unknown:
-            state, reason, command = "cannot tell", str(unknown), None
-        rows.append(Check(name, belongs_to, state, reason, command if state != "ok" else None))
+            result = CheckResult("cannot tell", str(unknown))
+        rows.append(Check(name, belongs_to, *result))
     return rows
 
 
-def _provider(facts: Facts) -> Verdict:
+def _provider(facts: Facts) -> CheckResult:
     state = known(facts.provider)
     name = "Microsoft.KubernetesConfiguration"
     if state == "Registered":
-        return "ok", f"{name} is registered", None
-    return "not ok", f"{name} is {state} in this subscription", REGISTER
+        return ok(f"{name} is registered")
+    return not_ok(f"{name} is {state} in this subscription", REGISTER)
 
 
-def _extension(facts: Facts) -> Verdict:
+def _extension(facts: Facts) -> CheckResult:
     item = known(facts.extension)
     if item is None:
-        return "not ok", "the AzureML extension is not installed on this cluster", INSTALL
+        return not_ok("the AzureML extension is not installed on this cluster", INSTALL)
     health = extension.health(item)
     if health.ok:
-        return "ok", f"{health.reason} is installed and healthy", None
-    return "not ok", f"{health.reason}; {extension.advice(health.reason)}", SHOW
+        return ok(f"{health.reason} is installed and healthy")
+    return not_ok(f"{health.reason}; {extension.advice(health.reason)}", SHOW)
 
 
-def _settings(facts: Facts) -> Verdict:
+def _settings(facts: Facts) -> CheckResult:
     item = known(facts.extension)
     if item is None:
         raise CannotTell("the extension is not installed")
@@ -130,33 +167,31 @@ def _settings(facts: Facts) -> Verdict:
         )
     if wrong:
         texts, options = zip(*wrong, strict=True)
-        return "not ok", "; ".join(texts), extension_command(f"update {' '.join(options)}")
+        return not_ok("; ".join(texts), extension_command(f"update {' '.join(options)}"))
     if unknown:
         raise CannotTell(unknown)
     keys = (extension.TRAINING, extension.VOLCANO, extension.SKIP_VALIDATION)
     shown = [f"{key}={settings[key]}" for key in keys if key in settings]
-    return "ok", ", ".join(shown + [f"nodeSelector {labels_text(selector)}"] * bool(selector)), None
+    return ok(", ".join(shown + [f"nodeSelector {labels_text(selector)}"] * bool(selector)))
 
 
-def _crds(facts: Facts) -> Verdict:
+def _crds(facts: Facts) -> CheckResult:
     present = known(facts.crds)
     missing = [name for name in (INSTANCE_TYPES_CRD, VOLCANO_CRD) if name not in present]
     if not missing:
-        return "ok", f"{INSTANCE_TYPES_CRD} and Volcano's are there", None
+        return ok(f"{INSTANCE_TYPES_CRD} and Volcano's are there")
     text = f"{' and '.join(missing)} missing"
     if isinstance(facts.extension, UnknownFact) or facts.extension is None:
-        return "not ok", f"{text}: is the extension installed here?", INSTALL
+        return not_ok(f"{text}: is the extension installed here?", INSTALL)
     if missing == [VOLCANO_CRD] and not extension.is_on(facts.settings, extension.VOLCANO, True):
         text += ", and the extension is set not to install Volcano"
-        return "not ok", text, extension_command("update --volcano")
-    return (
-        "not ok",
-        f"{text}, though Azure says that the extension is there: is this the same cluster?",
-        SHOW,
+        return not_ok(text, extension_command("update --volcano"))
+    return not_ok(
+        f"{text}, though Azure says that the extension is there: is this the same cluster?", SHOW
     )
 
 
-def _compute(facts: Facts) -> Verdict:
+def _compute(facts: Facts) -> CheckResult:
     rows = known(facts.computes)
     if facts.cluster is None:
         raise CannotTell("the cluster's name in Azure is not known")
@@ -167,10 +202,8 @@ def _compute(facts: Facts) -> Verdict:
         return FixCommand(text, TargetOptions.CLUSTER_AND_WORKSPACE)
 
     if not mine:
-        return (
-            "not ok",
-            f"no compute of the workspace {facts.workspace} is this cluster",
-            command("NAME"),
+        return not_ok(
+            f"no compute of the workspace {facts.workspace} is this cluster", command("NAME")
         )
     bad = [
         row for row in mine if (row.get("properties") or {}).get("provisioningState") != "Succeeded"
@@ -180,26 +213,26 @@ def _compute(facts: Facts) -> Verdict:
         errors = [row.get("error") or {} for row in properties.get("provisioningErrors") or ()]
         texts = [f"compute {bad[0].get('name')} is {properties.get('provisioningState')}"]
         texts += [str(error["message"]) for error in errors if error.get("message")]
-        return "not ok", "; ".join(texts), command(str(bad[0].get("name")))
+        return not_ok("; ".join(texts), command(str(bad[0].get("name"))))
     own = [(row.get("name"), row["properties"].get("properties") or {}) for row in mine]
     names = [
         f"{name} (namespace {properties.get('namespace') or 'default'})" for name, properties in own
     ]
-    return "ok", f"attached as {', '.join(names)}", None
+    return ok(f"attached as {', '.join(names)}")
 
 
-def _nodes(facts: Facts) -> Verdict:
+def _nodes(facts: Facts) -> CheckResult:
     nodes = known(facts.nodes)
     usable, unusable = facts.usable()
     refused = [f"{row.node.name}: {row}" for row in unusable]
     if usable:
         text = f"{len(usable)} of {len(nodes)} nodes can take jobs"
-        return "ok", text + (f"; {some_names(refused)}" if refused else ""), None
+        return ok(text + (f"; {some_names(refused)}" if refused else ""))
     zero = facts.pools_from_zero
     if zero:
-        return "ok", f"no node can take jobs now, but pool {', '.join(zero)} scales from zero", None
+        return ok(f"no node can take jobs now, but pool {', '.join(zero)} scales from zero")
     text = f"no node can take jobs: {some_names(refused)}" if nodes else "the cluster has no nodes"
-    return "not ok", text, _more_nodes(facts, unusable)
+    return not_ok(text, _more_nodes(facts, unusable))
 
 
 def _more_nodes(facts: Facts, unusable: list[UnusableNode]) -> FixCommand:
@@ -224,14 +257,14 @@ def _more_nodes(facts: Facts, unusable: list[UnusableNode]) -> FixCommand:
     return FixCommand(command, TargetOptions.SUBSCRIPTION)
 
 
-def _gpu(facts: Facts) -> Verdict:
+def _gpu(facts: Facts) -> CheckResult:
     ready = [node for node in known(facts.nodes) if node.ready is not False and node.os == "linux"]
     cards = [(node, card) for node in ready if (card := _card(node))]
     blind = [(node.name, card) for node, card in cards if node.gpus == 0]
     if not cards:
-        return "ok", "no node has a GPU", None
+        return ok("no node has a GPU")
     if not blind:
-        return "ok", f"{len(cards)} GPU nodes show {sum(node.gpus for node, _ in cards)} GPUs", None
+        return ok(f"{len(cards)} GPU nodes show {sum(node.gpus for node, _ in cards)} GPUs")
     names = some_names([name for name, _ in blind])
     text = f"{len(blind)} of {len(cards)} GPU nodes show no GPU to Kubernetes ({names}): "
     # Two device plugins on one node disturb each other, so the extension's is for clusters without any.
@@ -242,22 +275,17 @@ def _gpu(facts: Facts) -> Verdict:
             f"kubectl get pods --namespace {row.namespace} --output wide --field-selector spec.nodeName={here[0]}",
             TargetOptions.KUBECONFIG,
         )
-        return (
-            "not ok",
-            f"{text}the device plugin {row.name} runs there, so look at its pod",
-            command,
-        )
+        return not_ok(f"{text}the device plugin {row.name} runs there, so look at its pod", command)
     if plugins or len(blind) < len(cards):
         command = FixCommand(
             "kubectl get daemonsets --all-namespaces --output wide", TargetOptions.KUBECONFIG
         )
         text += "the device plugin of the other nodes does not run there, so look at its node selector and tolerations"
-        return "not ok", text, command
+        return not_ok(text, command)
     # The extension can bring NVIDIA's plugin; it has no setting for AMD's.
     nvidia = any(card == "nvidia.com/gpu" for _, card in blind)
     command = extension_command("update --set installNvidiaDevicePlugin=True")
-    return (
-        "not ok",
+    return not_ok(
         f"{text}no device plugin",
         command if nvidia and not isinstance(facts.occupants, UnknownFact) else None,
     )
@@ -275,20 +303,16 @@ def _device_plugins(facts: Facts) -> dict[str, Occupant]:
     }
 
 
-def _instance_types(facts: Facts) -> Verdict:
+def _instance_types(facts: Facts) -> CheckResult:
     types = known(facts.instance_types)
     if types:
-        return (
-            "ok",
-            f"{len(types)} instance types: {some_names([_name(item) for item in types])}",
-            None,
-        )
+        return ok(f"{len(types)} instance types: {some_names([_name(item) for item in types])}")
     text = "none: every job gets the default type (100m and 2Gi)"
     command = "arc-toolkit gen-instance-types --from-cluster --share whole --share half --apply"
-    return "not ok", text, FixCommand(command, TargetOptions.KUBECONFIG)
+    return not_ok(text, FixCommand(command, TargetOptions.KUBECONFIG))
 
 
-def _types_fit(facts: Facts) -> Verdict:
+def _types_fit(facts: Facts) -> CheckResult:
     types = known(facts.instance_types)
     if not types:
         raise CannotTell("there are no instance types")
@@ -306,18 +330,18 @@ def _types_fit(facts: Facts) -> Verdict:
             bad.append(f"{_name(item)}: {broken.message}")
     if bad:
         command = "arc-toolkit gen-instance-types --from-cluster --check"
-        return "not ok", "; ".join(bad[:3]), FixCommand(command, TargetOptions.KUBECONFIG)
+        return not_ok("; ".join(bad[:3]), FixCommand(command, TargetOptions.KUBECONFIG))
     if away:
         text = f"no node that can take jobs now has the labels of {some_names(away)}"
         if extension.is_on(facts.settings, extension.SKIP_VALIDATION) or isinstance(
             facts.extension, UnknownFact
         ):
             raise CannotTell(f"{text} (a pool at zero?)")
-        return "not ok", text, FixCommand("arc-toolkit cluster nodes", TargetOptions.KUBECONFIG)
-    return "ok", f"each of the {len(types)} fits on a node", None
+        return not_ok(text, FixCommand("arc-toolkit cluster nodes", TargetOptions.KUBECONFIG))
+    return ok(f"each of the {len(types)} fits on a node")
 
 
-def _placement(facts: Facts) -> Verdict:
+def _placement(facts: Facts) -> CheckResult:
     types = known(facts.instance_types)
     if not types:
         raise CannotTell(
@@ -343,12 +367,12 @@ def _placement(facts: Facts) -> Verdict:
                 names = some_names([row.name for row in guests])
                 defeated[node.name] = f"{spec.name} does not fit on {node.name} beside {names}"
     if not defeated:
-        return "ok", "no pod of the extension's Deployments is in the way of a whole-node job", None
+        return ok("no pod of the extension's Deployments is in the way of a whole-node job")
     text = next(iter(defeated.values()))
     text += f" (and on {len(defeated) - 1} more nodes)" if len(defeated) > 1 else ""
     pools = {node.pool for node in known(facts.nodes) if node.name in defeated}
     move = _move(facts, avoid=pools)
-    return "not ok", text, extension_command(f"update {move}") if move else None
+    return not_ok(text, extension_command(f"update {move}") if move else None)
 
 
 def _move(facts: Facts, avoid: Collection[str] = ()) -> str | None:
@@ -373,14 +397,71 @@ def _move(facts: Facts, avoid: Collection[str] = ()) -> str | None:
     return None
 
 
-_CHECKS: dict[str, tuple[Side, Any]] = {
+def _spot_nodes(facts: Facts) -> CheckResult:
+    """An InstanceType has no tolerations: job pods get them by their namespace, or by a setting of the extension."""
+    if isinstance(facts.nodes, UnknownFact) and isinstance(facts.resource, UnknownFact):
+        raise CannotTell(facts.nodes.reason)
+    if not facts.has_spot:
+        return ok("no spot nodes")
+    if not untolerated([SPOT_TAINT], facts.set_tolerations):
+        return ok(f"job pods tolerate spot nodes by {extension.TOLERATION}, which is undocumented")
+    annotations = known(facts.namespaces)
+    names = facts.compute_namespaces
+    if isinstance(names, UnknownFact) or not names:
+        names = [name for name, row in annotations.items() if ANNOTATION in row] or ["NAMESPACE"]
+    for name in names:
+        command = FixCommand(annotate_command(name), TargetOptions.KUBECONFIG)
+        try:
+            tolerations = annotated_tolerations(annotations.get(name, {}))
+        except ArcError as error:
+            overwrite = FixCommand(f"{command.text} --overwrite", command.options)
+            return not_ok(
+                f"namespace {name}: {error}, so that no pod can be created there", overwrite
+            )
+        if untolerated([SPOT_TAINT], tolerations):
+            text = "job pods do not tolerate the taint of spot nodes, and an instance type cannot say so"
+            if ANNOTATION in annotations.get(name, {}):
+                text += f"; namespace {name} has other default tolerations: add it to these"
+                command = FixCommand(f"{command.text} --overwrite", command.options)
+            return not_ok(f"{text}: the pods in namespace {name} stay Pending there", command)
+    return ok(f"pods of namespace {some_names(names)} tolerate spot nodes by an annotation")
+
+
+def _from_zero(facts: Facts) -> CheckResult:
+    """Volcano makes no pod for a job that the nodes which are there cannot take, so no autoscaler sees one."""
+    known(facts.resource)
+    zero = facts.pools_from_zero
+    if not zero:
+        return ok("no pool scales from zero")
+    if known(facts.extension) is None:
+        raise CannotTell("the extension is not installed")
+    setting = scheduler_config.SETTING
+    pool = f"pool {', '.join(zero)} scales from zero"
+    name = facts.settings.get(setting)
+    if not extension.is_on(facts.settings, extension.VOLCANO, True) and not name:
+        raise CannotTell(
+            f"{pool}, and the extension does not install Volcano: how is yours configured?"
+        )
+    if not name:
+        text = f"{pool}, but Volcano's {' and '.join(scheduler_config.HOLDING)} make no pod for a job beyond the "
+        text += (
+            "nodes that are there: apply the output of `arc-toolkit cluster scheduler-config`, then"
+        )
+        return not_ok(text, extension_command(f"update --set {setting}={scheduler_config.NAME}"))
+    if problem := scheduler_config.holding_problem(known(facts.scheduler_config)):
+        command = FixCommand("arc-toolkit cluster scheduler-config", TargetOptions.NONE)
+        return not_ok(f"{pool}, but of the ConfigMap {name}: {problem}", command)
+    return ok(f"{pool}, and the ConfigMap {name} lets jobs for it in")
+
+
+_CHECKS: dict[str, tuple[Side, Callable[[Facts], CheckResult]]] = {
     "provider registered": ("azure", _provider),
     "extension installed": ("azure", _extension),
     "extension settings": ("azure", _settings),
-    "scale from zero": ("azure", from_zero),
+    "scale from zero": ("azure", _from_zero),
     "CRDs": ("cluster", _crds),
     "Ready nodes": ("cluster", _nodes),
-    "spot nodes": ("cluster", spot_nodes),
+    "spot nodes": ("cluster", _spot_nodes),
     "GPU device plugin": ("cluster", _gpu),
     "instance types": ("cluster", _instance_types),
     "instance types fit": ("cluster", _types_fit),
@@ -408,3 +489,46 @@ def _card(node: Node) -> str | None:
 
 def _name(item: Mapping[str, Any]) -> str:
     return str((item.get("metadata") or {}).get("name", "?"))
+
+
+def fix_text(check: Check, options: Mapping[str, str | None]) -> str | None:
+    """The command that fixes it, with the options of this run: it has to mean the same cluster."""
+    if check.command is None:
+        return None
+    words = [check.command.text]
+    for name in check.command.options.value:
+        value = options.get(name)
+        if value and (name, value) != ("cluster_type", DEFAULT_CLUSTER_TYPE):
+            words += [f"--{name.replace('_', '-')}", shlex.quote(value)]
+    return " ".join(words)
+
+
+def count_states(rows: Sequence[Check]) -> dict[str, int]:
+    return {state: sum(check.state == state for check in rows) for state in COLORS}
+
+
+def checks_text(
+    rows: Sequence[Check], options: Mapping[str, str | None], style: Callable[..., str]
+) -> str:
+    lines = []
+    width = max(len(check.name) for check in rows)
+    for check in rows:
+        state = style(f"{check.state:<11}", COLORS[check.state])
+        lines.append(f"{state}  {check.name:<{width}}  {printable(check.reason)}")
+        if fix := fix_text(check, options):
+            lines.append(f"{'':11}  {'':{width}}  -> {style(printable(fix), 'bold')}")
+    return "\n".join(lines)
+
+
+def checks_json(rows: Sequence[Check], options: Mapping[str, str | None]) -> str:
+    content = [
+        {
+            "name": check.name,
+            "side": check.side,
+            "state": check.state,
+            "reason": check.reason,
+            "fix": fix_text(check, options),
+        }
+        for check in rows
+    ]
+    return document("cluster-preflight", {"summary": count_states(rows), "checks": content})

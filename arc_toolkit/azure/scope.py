@@ -22,6 +22,7 @@ PROVIDERS = {
     "managedClusters": "Microsoft.ContainerService",
     "connectedClusters": "Microsoft.Kubernetes",
 }
+DEFAULT_CLUSTER_TYPE = "managedClusters"
 
 
 class OptionSource(NamedTuple):

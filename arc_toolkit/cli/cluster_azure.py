@@ -7,13 +7,12 @@ import json
 from collections.abc import Callable
 from typing import TypeVar
 
-from arc_toolkit.azure.scope import PROVIDERS, SOURCES, Resolver
+from arc_toolkit.azure.scope import DEFAULT_CLUSTER_TYPE, PROVIDERS, SOURCES, Resolver
 from arc_toolkit.azure.session import Session, WouldSend
 from arc_toolkit.cli.console import Console
 from arc_toolkit.cli.option_table import add_options
 
 _T = TypeVar("_T")
-DEFAULT_CLUSTER_TYPE = "managedClusters"
 
 
 CHANGE_OPTIONS = """

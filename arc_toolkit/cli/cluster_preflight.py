@@ -3,21 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import shlex
-from typing import TYPE_CHECKING
 
 from arc_toolkit.cli import cluster_azure, cluster_options
 from arc_toolkit.cli.console import Console
 from arc_toolkit.cli.option_table import CLUSTER, add_options
 from arc_toolkit.errors import FOUND, OK, ArcError
-from arc_toolkit.output.jsonout import document
-from arc_toolkit.output.safe import printable
-
-if TYPE_CHECKING:
-    from arc_toolkit.azure.preflight import Check
-
-COLORS = {"ok": "green", "not ok": "red", "cannot tell": "yellow"}
-
 
 OPTIONS = """
   --only {azure,cluster}    leave out the checks of the other side (and need no access to it)
@@ -40,7 +30,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     from arc_toolkit.azure import preflight_facts
-    from arc_toolkit.azure.preflight import checks, different_cluster
+    from arc_toolkit.azure.preflight import (
+        checks,
+        checks_json,
+        checks_text,
+        count_states,
+        different_cluster,
+    )
     from arc_toolkit.azure.preflight_facts import Facts, UnknownFact, unknown
 
     resolver = cluster_azure.resolver(args)
@@ -69,48 +65,10 @@ def run(args: argparse.Namespace, console: Console) -> int:
     ):
         console.warn(warning)
     rows = checks(facts, args.only)
-    fixes = [command_text(check, args) for check in rows]
-    console.out(_json(rows, fixes) if args.format == "json" else _text(rows, fixes, console))
-    console.note(", ".join(f"{count} {state}" for state, count in _counts(rows).items() if count))
+    if args.format == "json":
+        console.out(checks_json(rows, vars(args)))
+    else:
+        console.out(checks_text(rows, vars(args), console.style))
+    counts = count_states(rows).items()
+    console.note(", ".join(f"{count} {state}" for state, count in counts if count))
     return OK if all(check.state == "ok" for check in rows) else FOUND
-
-
-def _counts(rows: list[Check]) -> dict[str, int]:
-    return {state: sum(check.state == state for check in rows) for state in COLORS}
-
-
-def _text(rows: list[Check], fixes: list[str | None], console: Console) -> str:
-    lines = []
-    width = max(len(check.name) for check in rows)
-    for check, fix in zip(rows, fixes, strict=True):
-        state = console.style(f"{check.state:<11}", COLORS[check.state])
-        lines.append(f"{state}  {check.name:<{width}}  {printable(check.reason)}")
-        if fix:
-            lines.append(f"{'':11}  {'':{width}}  -> {console.style(printable(fix), 'bold')}")
-    return "\n".join(lines)
-
-
-def _json(rows: list[Check], fixes: list[str | None]) -> str:
-    content = [
-        {
-            "name": check.name,
-            "side": check.side,
-            "state": check.state,
-            "reason": check.reason,
-            "fix": fix,
-        }
-        for check, fix in zip(rows, fixes, strict=True)
-    ]
-    return document("cluster-preflight", {"summary": _counts(rows), "checks": content})
-
-
-def command_text(check: Check, args: argparse.Namespace) -> str | None:
-    """The command that fixes it, with the options that were used here, so that it means the same cluster."""
-    if check.command is None:
-        return None
-    words = [check.command.text]
-    for name in check.command.options.value:
-        value = getattr(args, name)
-        if value and (name, value) != ("cluster_type", cluster_azure.DEFAULT_CLUSTER_TYPE):
-            words += [f"--{name.replace('_', '-')}", shlex.quote(value)]
-    return " ".join(words)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from arc_toolkit.azure.fix_commands import CheckState
+from arc_toolkit.azure.preflight import CheckState
 from arc_toolkit.azure.preflight_facts import Side
 from arc_toolkit.cluster.live_types import Action
 from arc_toolkit.kube.instance_type_spec import API_VERSION, KIND

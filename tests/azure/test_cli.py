@@ -14,11 +14,9 @@ import pytest
 
 from arc_toolkit.azure import operations
 from arc_toolkit.azure import session as azure_session
-from arc_toolkit.azure.fix_commands import FixCommand, TargetOptions
-from arc_toolkit.azure.preflight import Check
+from arc_toolkit.azure.preflight import Check, FixCommand, TargetOptions, fix_text
 from arc_toolkit.azure.session import NOT_SIGNED_IN, Session
 from arc_toolkit.cli import cluster_options
-from arc_toolkit.cli.cluster_preflight import command_text
 from arc_toolkit.errors import ArcError
 from tests.azure.arm_server import SUBSCRIPTION, Arm
 from tests.azure.conftest import CLUSTER, WORKSPACE, StaticCredential
@@ -385,9 +383,11 @@ def test_a_command_gets_the_options_that_it_needs_and_no_others(
         context="k",
     )
     row = Check("x", "azure", "not ok", "", FixCommand("do", options))
-    assert command_text(row, args) == f"do {words}"
+    assert fix_text(row, vars(args)) == f"do {words}"
     args.cluster_type = "managedClusters"  # the default need not be repeated
-    assert command_text(row, args) == f"do {words.replace(' --cluster-type connectedClusters', '')}"
+    assert (
+        fix_text(row, vars(args)) == f"do {words.replace(' --cluster-type connectedClusters', '')}"
+    )
 
 
 def test_preflight_without_a_cluster_still_tells_the_azure_side(
