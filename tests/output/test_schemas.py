@@ -50,7 +50,7 @@ def test_every_document_of_the_code_has_a_schema() -> None:
     source = "".join(
         path.read_text(encoding="utf-8") for path in (ROOT / "arc_toolkit").rglob("*.py")
     )
-    calls = re.findall(r"\b(?:document|fits_json|RunReport)\(\s*\"([a-z-]+)\"", source)
+    calls = re.findall(r"\b(?:document|fits_json|RunReport|change_files)\(\s*\"([a-z-]+)\"", source)
     assert set(calls) == set(DOCUMENTS)
 
 
