@@ -1,1 +1,1 @@
-"""Writing AzureML documents of one generation as those of the next: sweeps and ParallelRunSteps to v2."""
+"""Older generations of AzureML as v2: sweeps of SDK v1.5, HyperDrive and ParallelRunSteps."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 from arc_toolkit.azureml.kinds import KINDS, Family, Role
 from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.python.module import Module
@@ -9,10 +11,19 @@ from arc_toolkit.azureml.python.python_engine import MakePlan
 from arc_toolkit.azureml.python.python_plan import PythonPlan
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.findings import FileResult
-from arc_toolkit.migrate.legacy_spec import RULE as SWEEP_RULE
+from arc_toolkit.migrate.code_sweeps import commit_sweeps, step_sweeps
+from arc_toolkit.migrate.hyperdrive import hyperdrive_configs
+from arc_toolkit.migrate.legacy_spec import SWEEP_RULE
 from arc_toolkit.migrate.parallel_run import PRS_RULE, convert_parallel_runs
-from arc_toolkit.migrate.python_sweep import convert_sweeps
 from arc_toolkit.migrate.sweep import convert
+
+
+def _wants_sweeps(settings: Settings) -> bool:
+    return settings.sweep_to_v2 and settings.wants(SWEEP_RULE)
+
+
+def _wants_parallel_runs(settings: Settings) -> bool:
+    return settings.prs_to_v2 and settings.wants(PRS_RULE)
 
 
 class V2Conversions:
@@ -22,19 +33,17 @@ class V2Conversions:
         self, path: str, data: bytes, settings: Settings, library: Library
     ) -> FileResult | None:
         """The v2 files for a v1.5 sweep; None for any other file."""
-        if not (settings.sweep_to_v2 and settings.wants(SWEEP_RULE)):
-            return None
         spec = KINDS[Family.SWEEP, Role.SPEC]
-        documents = library.parse(path, data).documents
-        if not any(document.root.kind is spec for document in documents):
+        if not _wants_sweeps(settings) or all(
+            document.root.kind is not spec for document in library.parse(path, data).documents
+        ):
             return None
         return convert(path, data, settings, library.read)
 
     def plan_code(self, settings: Settings) -> MakePlan | None:
-        """`plan_conversions` if a conversion was asked for."""
-        sweeps = settings.sweep_to_v2 and settings.wants(SWEEP_RULE)
-        parallel_runs = settings.prs_to_v2 and settings.wants(PRS_RULE)
-        return plan_conversions if sweeps or parallel_runs else None
+        """`plan_conversions` if the command line asks for a conversion."""
+        is_wanted = _wants_sweeps(settings) or _wants_parallel_runs(settings)
+        return plan_conversions if is_wanted else None
 
 
 def plan_conversions(
@@ -42,8 +51,8 @@ def plan_conversions(
 ) -> PythonPlan:
     """The changes and new files for a module; `first` is the plan of the run before."""
     plan = PythonPlan(module, library, settings, path, first)
-    if settings.sweep_to_v2 and settings.wants(SWEEP_RULE):
-        convert_sweeps(plan)
-    if settings.prs_to_v2 and settings.wants(PRS_RULE):
+    if _wants_sweeps(settings):
+        commit_sweeps(plan, chain(step_sweeps(plan), hyperdrive_configs(plan)))
+    if _wants_parallel_runs(settings):
         convert_parallel_runs(plan)
     return plan

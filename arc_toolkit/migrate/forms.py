@@ -1,4 +1,4 @@
-"""The v2 texts: the trial as a command component, and the sweep as pipeline step, standalone job or Python module."""
+"""The v2 forms of a v1.5 sweep: a command component, and a step, job or Python module over it."""
 
 from __future__ import annotations
 
@@ -8,62 +8,40 @@ import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from arc_toolkit.azureml.documents import FILE_STYLE
 from arc_toolkit.azureml.settings import Settings
-from arc_toolkit.azureml.threads import PRESTEP, RESTEP, cores_of
+from arc_toolkit.azureml.threads import PRESTEP, cores_of
 from arc_toolkit.edit.yaml.writer import Comment, file_text
 from arc_toolkit.migrate.legacy_spec import LegacySpec
-from arc_toolkit.migrate.placeholders import (
-    OptionalGroup,
-    Placeholder,
-    inner_text,
-    render_parts,
+from arc_toolkit.migrate.search_space import distribution_text, literal, sweep_arguments
+from arc_toolkit.migrate.trial import (
+    GROUP,
+    PLACEHOLDER,
+    PYTHON_NAMES,
+    Trial,
+    TrialInput,
+    legal_name,
 )
-from arc_toolkit.migrate.space import distribution_text, literal, sweep_arguments
-from arc_toolkit.migrate.trial import PYTHON_NAMES, Input, Trial, legal
+from arc_toolkit.migrate.v2_jobs import SCHEMA, UNSET, asset, binding, filled, job_text, resources
 from arc_toolkit.resources import render
 
-# What Kubernetes compute gives a job that names no type (Microsoft Learn, instance types): 2 CPU and 2 GiB at most.
-DEFAULT_INSTANCE_TYPE = "defaultinstancetype"
-DEFAULT_INSTANCE_COUNT = 1
-# In place of what v1.5 gets from the caller; a job with it fails at once.
-UNSET = "SET_ME"
-
 MARK = "Written by `arc-toolkit patch --sweep-to-v2`"
-SCHEMA = "https://azuremlschemas.azureedge.net/latest/{}.schema.json"
-
-
-def filled(tree: dict[str, Any]) -> dict[str, Any]:
-    """A mapping without the keys that have no value; a comment has none and stays."""
-    return {
-        key: value
-        for key, value in tree.items()
-        if isinstance(key, Comment) or value not in (None, {}, [], "")
-    }
-
-
-def binding(name: str, section: str = "inputs") -> str:
-    """How a step names an input or output of its pipeline."""
-    return f"${{{{parent.{section}.{name}}}}}"
-
-
-def asset(name: str) -> str:
-    """`azureml:name`, however the name is given."""
-    return name if name.startswith("azureml:") else f"azureml:{name}"
 
 
 @dataclass
 class SweepPlan:
-    """Everything that the three forms are written from."""
+    """Everything that the forms are written from."""
 
     sweep: LegacySpec
     trial: Trial
     settings: Settings
+    # The sweep as v2 has it (`search_space.sweep_body`).
     body: dict[str, Any]
-    variables: dict[str, str]
     component_path: str
+    variables: dict[str, str]
 
     def __post_init__(self) -> None:
         data, settings = self.sweep.data, self.settings
@@ -71,105 +49,95 @@ class SweepPlan:
         self.folder = posixpath.dirname(self.sweep.path)
         self.component = posixpath.relpath(self.component_path, self.folder or ".")
         self.title = str(data.get("display_name") or data.get("name") or "sweep")
-        self.description = str(data.get("description") or "")
         words = [str(data[key]) for key in ("name", "version") if data.get(key)]
         # `sweep_spec.yaml (v1.5 SweepComponent lightgbm.sweep 1.0.6)`
-        self.origin = (
-            f"{posixpath.basename(self.sweep.path)} ({' '.join(['v1.5 SweepComponent', *words])})"
+        origin = " ".join(["v1.5 SweepComponent", *words])
+        self.origin = f"{posixpath.basename(self.sweep.path)} ({origin})"
+        # A job has no component name and version.
+        self.tags = self.sweep.strings("tags") | (
+            {"v1_5_component": ":".join(words)} if words else {}
         )
-        self.tags = {key: str(value) for key, value in self.sweep.mapping("tags").items()}
-        if words:  # a job has no component name and version
-            self.tags["v1_5_component"] = ":".join(words)
-        self.instance_type = settings.instance_type or DEFAULT_INSTANCE_TYPE
-        self.instance_count = settings.instance_count or DEFAULT_INSTANCE_COUNT
-        # What the user asked for, which `patch` writes on components and trials too.
-        asked = {"instance_type": settings.instance_type, "instance_count": settings.instance_count}
-        self.resources = filled(asked)
         self.compute = asset(settings.compute or UNSET)
-        # Cores of the instance type that was asked for, where it is known.
+        # Cores of the instance type of the command line, if they are known.
         self.cores = cores_of(settings.instance_type, settings)[0]
-        not_swept = [item for item in self.trial.inputs.values() if item.name not in self.swept]
+        others = [item for item in self.trial.inputs.values() if item.name not in self.swept]
         # Inputs that have, or need, a value; and optional ones without a value.
-        self.constants = [item for item in not_swept if item.has_default or not item.optional]
-        self.absent = [item for item in not_swept if item.optional and not item.has_default]
+        self.constants = [item for item in others if item.has_default or not item.is_optional]
+        self.absent = [item for item in others if item.is_optional and not item.has_default]
+
+    @cached_property
+    def resources(self) -> dict[str, Any]:
+        """What the command line says, which `patch` writes on components and trials too."""
+        settings = self.settings
+        return filled(
+            {name: getattr(settings, name) for name in ("instance_type", "instance_count")}
+        )
+
+    @cached_property
+    def resource_names(self) -> list[str]:
+        """The pipeline's inputs for instance type and count; a trial may use these names too."""
+        used = {name.lower() for name in self.trial.inputs}
+        return [_free_name(name, used) for name in ("instance_type", "instance_count")]
 
     def move(self, path: str) -> str:
         """A path beside the trial as one beside the sweep."""
         if posixpath.isabs(path) or "://" in path or path.startswith("azureml:"):
             return path
-        between = posixpath.relpath(
-            posixpath.dirname(self.trial.source.path) or ".", self.folder or "."
-        )
+        folder = posixpath.dirname(self.trial.source.path) or "."
+        between = posixpath.relpath(folder, self.folder or ".")
         moved = posixpath.normpath(posixpath.join(between, path))
         return moved if moved.startswith(".") else f"./{moved}"
 
+    def head(self) -> dict[str, Any]:
+        return {"description": str(self.sweep.data.get("description") or ""), "tags": self.tags}
+
 
 _GET_CORES_CALL = re.compile(r"`\s*get_cores\s*`|\$\(\s*get_cores\s*\)")
-# `get_cores` is known only inside AMLARC's own pre-step. In a command its nearest equal is the container's CPU limit
-# (cgroup v2, then v1; whole cores, at least 1), and all cores where there is no limit.
+# `get_cores` is known only inside AMLARC's own pre-step. In a command its nearest equal is the
+# container's CPU limit (cgroup v2, then v1; whole cores, at least 1), else all cores.
 GET_CORES = (
     "command -v get_cores > /dev/null || get_cores() { "
-    "set -- $(cat /sys/fs/cgroup/cpu.max 2> /dev/null "
-    "|| cat /sys/fs/cgroup/cpu/cpu.cfs_quota_us /sys/fs/cgroup/cpu/cpu.cfs_period_us 2> /dev/null); "
+    "set -- $(cat /sys/fs/cgroup/cpu.max 2> /dev/null || "
+    "cat /sys/fs/cgroup/cpu/cpu.cfs_quota_us /sys/fs/cgroup/cpu/cpu.cfs_period_us 2> /dev/null); "
     'if [ "$1" -gt 0 ] 2> /dev/null; then echo $(( $1 > $2 ? $1 / $2 : 1 )); else nproc; fi; }'
 )
 
 
-def merged(trial: LegacySpec, sweep: LegacySpec) -> dict[str, str]:
-    """The trial's variables and, over them, those of the sweep; every value a string."""
-    both = {**trial.mapping("environment_variables"), **sweep.mapping("environment_variables")}
-    out = {}
-    for name, value in both.items():
-        if name == RESTEP and PRESTEP not in both:
-            trial.note(
-                f"{RESTEP}, which nothing reads, is written as {PRESTEP}",
-                "environment_variables",
-                name,
-            )
-            name = PRESTEP
-        out[str(name)] = "" if value is None else str(value)
-    return out
-
-
-def exports(variables: Mapping[str, str], cores: int | None) -> str:
-    """Shell text that sets the variables and does what AMLARC_PRESTEP would, ending where a command can follow."""
-    lines = []
-    plain = {name: value for name, value in variables.items() if name != PRESTEP}
-    if plain:
-        lines.append(
-            "export " + " ".join(f"{name}={shlex.quote(value)}" for name, value in plain.items())
-        )
+def _exports(variables: Mapping[str, str], cores: int | None) -> str:
+    """Shell text that sets the variables and does what AMLARC_PRESTEP would, before a command."""
+    plain = [f"{name}={shlex.quote(value)}" for name, value in variables.items() if name != PRESTEP]
+    lines = [f"export {' '.join(plain)}"] if plain else []
     prestep = variables.get(PRESTEP, "").strip().rstrip(";").rstrip()
-    if "get_cores" in prestep and cores is not None:
+    if cores is not None:
         prestep = _GET_CORES_CALL.sub(str(cores), prestep)
     if "get_cores" in prestep:
         lines.append(GET_CORES)
     if prestep:
         lines.append(prestep)
-    # A comment or a line continuation in the pre-step would take in what follows on the same line.
+    # A comment or a line continuation in the pre-step would take in the rest of the line.
     glue = "\n" if "\n" in prestep or "#" in prestep else "; "
     return glue.join(lines) + glue if lines else ""
 
 
-def component(plan: SweepPlan, environment: Any) -> dict[str, Any]:
+def component_text(plan: SweepPlan, header: str, environment: Any) -> str:
     """The v2 command component."""
     trial, spec = plan.trial, plan.trial.source
     old = spec.data.get("name")
-    name = legal(str(old or posixpath.basename(plan.component_path).split(".")[0]), component=True)
+    stem = posixpath.basename(plan.component_path).split(".")[0]
+    name = legal_name(str(old or stem), component=True)
     if old and name != old:
-        spec.note(
-            f"the component is named {name}: v2 names are lower case letters, digits and underscores",
-            "name",
-        )
-    prefix = "" if plan.settings.sweep_as == "job" else exports(plan.variables, plan.cores)
-    out = {
+        reason = "v2 names are lower case letters, digits and underscores"
+        spec.note(f"the component is named {name}: {reason}", "name")
+    prefix = "" if plan.settings.sweep_as == "job" else _exports(plan.variables, plan.cores)
+    tree = {
+        Comment(header): None,
         "$schema": SCHEMA.format("commandComponent"),
         "type": "command",
         "name": name,
         "version": str(spec.data.get("version") or "1"),
         "display_name": str(spec.data.get("display_name") or ""),
         "description": str(spec.data.get("description") or ""),
-        "tags": {key: str(value) for key, value in spec.mapping("tags").items()},
+        "tags": spec.strings("tags"),
         Comment(
             "As the sweep says, for which v1.5's default is false; v2 reuses runs by default."
         ): None,
@@ -180,70 +148,68 @@ def component(plan: SweepPlan, environment: Any) -> dict[str, Any]:
         "additional_includes": trial.includes,
     }
     if plan.cores is not None and f"={plan.cores}" in prefix:
-        words = f"{plan.cores} threads are for {plan.instance_type}: another instance type wants another number."
-        out[Comment(words)] = None
-    return filled(
-        {
-            **out,
-            "command": prefix + _component_command(plan),
-            "environment": environment,
-            "distribution": trial.distribution,
-            # For whoever uses the component without the sweep.
-            "resources": plan.resources,
-        }
-    )
+        words = f"{plan.cores} threads are for {plan.settings.instance_type}"
+        tree[Comment(f"{words}: another instance type wants another number.")] = None
+    tree |= {
+        "command": prefix + _component_command(plan),
+        "environment": environment,
+        "distribution": trial.distribution,
+        # For whoever uses the component without the sweep.
+        "resources": plan.resources,
+    }
+    return file_text(filled(tree), FILE_STYLE)
 
 
 def _component_command(plan: SweepPlan) -> str:
-    def place(item: Placeholder) -> str:
-        return f"${{{{{item.kind}.{item.name}}}}}"
+    def keep(match: re.Match[str]) -> str:
+        # v2 drops a group without a value for an optional input; around others it is not a group.
+        is_optional = any(plan.trial.inputs[name].is_optional for name in _input_names(match[2]))
+        return match[0] if is_optional else match[1] + match[2]
 
-    def keep(group: OptionalGroup) -> str:
-        inner = inner_text(group.parts, place)
-        # v2 drops a group when an optional input of it is not given; around others it is not a group.
-        optional = any(plan.trial.inputs[name].optional for name in group.names("inputs"))
-        return f"$[[{inner}]]" if optional else inner
-
-    return render_parts(plan.trial.parts, place, keep)
+    return GROUP.sub(keep, plan.trial.command)
 
 
-def step(plan: SweepPlan) -> str:
+def _input_names(text: str) -> set[str]:
+    return {name for kind, name in PLACEHOLDER.findall(text) if kind == "inputs"}
+
+
+def step_text(plan: SweepPlan) -> str:
     """A pipeline job with one sweep step; what can be set is an input of the pipeline."""
-    kind, count = resource_names(plan)
+    names = plan.resource_names
     inputs: dict[str, Any] = {item.name: _value(item) for item in plan.constants}
     bound: dict[str, Any] = {item.name: binding(item.name) for item in plan.constants}
     for item in plan.absent:
-        inputs[
-            Comment(f"optional: {item.name}: {item.spec['type'] if item.port else 'a value'}")
-        ] = None
+        kind = item.spec["type"] if item.is_port else "a value"
+        inputs[Comment(f"optional: {item.name}: {kind}")] = None
         bound[Comment(f"optional: {item.name}: {binding(item.name)}")] = None
-    node = {
+    step = {
         "type": "sweep",
         "trial": plan.component if plan.component.startswith("../") else f"./{plan.component}",
         **plan.body,
         "inputs": bound if plan.constants else None,
         "outputs": {name: binding(name, "outputs") for name in plan.trial.outputs},
-        "resources": {"instance_type": binding(kind), "instance_count": binding(count)},
+        "resources": {
+            key: binding(name)
+            for key, name in zip(("instance_type", "instance_count"), names, strict=True)
+        },
     }
-    out = {
-        **_head(plan, "pipelineJob", "pipeline"),
+    sections = {
+        **plan.head(),
         "inputs": {
             Comment("Where and how wide each trial runs."): None,
-            kind: plan.instance_type,
-            count: plan.instance_count,
+            **dict(zip(names, resources(plan.settings).values(), strict=True)),
             **inputs,
         },
         "outputs": _outputs(plan),
         "settings": {"default_compute": plan.compute},
-        "jobs": {"sweep": filled(node)},
+        "jobs": {"sweep": filled(step)},
     }
-    return file_text(filled(out), FILE_STYLE)
+    return job_text("pipeline", f"{MARK} from {plan.origin}.", plan.title, sections)
 
 
-def job(plan: SweepPlan, environment: Any) -> str:
-    """A standalone sweep job. It holds its trial inline: v2 has no reference to a component there."""
-    includes = plan.trial.includes
-    if includes:
+def sweep_job_text(plan: SweepPlan, environment: Any) -> str:
+    """A standalone sweep job, which cannot refer to a component: the trial is inline."""
+    if includes := plan.trial.includes:
         words = f"copy {', '.join(includes)} beside the code, or use --as step"
         plan.sweep.warn(f"a sweep job takes no additional includes: {words}")
     without = ", without its environment variables" if plan.variables else ""
@@ -257,44 +223,56 @@ def job(plan: SweepPlan, environment: Any) -> str:
         "distribution": plan.trial.distribution,
         "resources": plan.resources,
     }
-    out = {
-        **_head(plan, "sweepJob", "sweep"),
+    sections = {
+        **plan.head(),
         "compute": plan.compute,
         "inputs": {item.name: _value(item) for item in plan.constants},
         "outputs": _outputs(plan),
         "trial": filled(trial),
         **plan.body,
-        "resources": {"instance_type": plan.instance_type, "instance_count": plan.instance_count},
+        "resources": resources(plan.settings),
     }
-    return file_text(filled(out), FILE_STYLE)
+    return job_text("sweep", f"{MARK} from {plan.origin}.", plan.title, sections)
 
 
-def python(plan: SweepPlan) -> str:
+def _job_command(plan: SweepPlan) -> str:
+    """The command of a standalone job: swept inputs are `search_space`, without optional groups."""
+    missing = {item.name for item in plan.absent}
+
+    def keep(match: re.Match[str]) -> str:
+        return "" if _input_names(match[2]) & missing else match[1] + match[2]
+
+    command = GROUP.sub(keep, plan.trial.command)
+    for name in sorted(_input_names(command) & missing):
+        raise plan.trial.source.refuse(
+            f"the command uses the optional input {name} outside of brackets, and a job has no "
+            f"value for it: write [--{name} {{inputs.{name}}}] or give it a default",
+            *("inputs", name),
+        )
+    for name in plan.swept:
+        command = command.replace(f"${{{{inputs.{name}}}}}", f"${{{{search_space.{name}}}}}")
+    return command
+
+
+def python_text(plan: SweepPlan) -> str:
     """A Python module with a pipeline function for azure-ai-ml."""
-    kind, count = resource_names(plan)
-    defaults = [
-        (item.name, literal(item.spec["default"])) for item in plan.constants if item.has_default
-    ]
+    kind, count = plan.resource_names
+    values = {item.name: item.spec["default"] for item in plan.constants if item.has_default}
+    values |= dict(zip((kind, count), resources(plan.settings).values(), strict=True))
     used: set[str] = set()
     reserved = {*plan.trial.inputs, kind, count, *PYTHON_NAMES, *keyword.kwlist}
+    function = legal_name(str(plan.sweep.data.get("name") or "sweep"), component=True)
     return render(
         "sweep_pipeline.py.j2",
         mark=MARK,
         origin=plan.origin,
         literal=literal,
         title=plan.title,
-        description=plan.description,
-        tags=plan.tags,
-        function=_free(
-            legal(str(plan.sweep.data.get("name") or "sweep"), component=True), reserved
-        ),
+        **plan.head(),
+        function=_free_name(function, reserved),
         component=plan.component,
         required=[item.name for item in plan.constants if not item.has_default],
-        defaults=[
-            *defaults,
-            (kind, literal(plan.instance_type)),
-            (count, literal(plan.instance_count)),
-        ],
+        defaults=[(name, literal(value)) for name, value in values.items()],
         left_out=[item.name for item in plan.absent],
         swept=[(name, distribution_text(drawn, used)) for name, drawn in plan.swept.items()],
         settings=sweep_arguments(plan.body, used),
@@ -303,37 +281,20 @@ def python(plan: SweepPlan) -> str:
         compute=plan.compute.removeprefix("azureml:"),
         kind=kind,
         count=count,
-        local={word: _free(word, reserved) for word in ("trial", "node", "sweep")},
+        local={word: _free_name(word, reserved) for word in ("trial", "node", "sweep")},
     )
 
 
-def resource_names(plan: SweepPlan) -> tuple[str, str]:
-    """The pipeline's inputs for instance type and count; a trial may have inputs of these names itself."""
-    taken = {name.lower() for name in plan.trial.inputs}
-    return _free("instance_type", taken), _free("instance_count", taken)
-
-
-def _free(name: str, taken: set[str]) -> str:
-    while name in taken:
+def _free_name(name: str, used: set[str]) -> str:
+    while name in used:
         name = f"sweep_{name}"
     return name
 
 
-def _head(plan: SweepPlan, schema: str, kind: str) -> dict[str, Any]:
-    return {
-        Comment(f"{MARK} from {plan.origin}."): None,
-        "$schema": SCHEMA.format(schema),
-        "type": kind,
-        "display_name": plan.title,
-        "description": plan.description,
-        "tags": plan.tags,
-    }
-
-
-def _value(item: Input) -> Any:
+def _value(item: TrialInput) -> Any:
     if item.has_default:
         return item.spec["default"]
-    if not item.port:
+    if not item.is_port:
         return UNSET
     path = Comment("path: azureml:NAME@latest, or a folder, file or URL")
     return filled({"type": item.spec["type"], path: None, "mode": item.spec.get("mode")})
@@ -344,23 +305,3 @@ def _outputs(plan: SweepPlan) -> dict[str, Any]:
         name: {key: spec[key] for key in ("type", "mode") if key in spec}
         for name, spec in plan.trial.outputs.items()
     }
-
-
-def _job_command(plan: SweepPlan) -> str:
-    """The trial's command of a standalone job: swept inputs are `search_space`, and there are no optional groups."""
-    missing = {item.name for item in plan.absent}
-
-    def place(item: Placeholder) -> str:
-        if item.kind == "inputs" and item.name in missing:
-            raise plan.trial.source.refuse(
-                f"the command uses the optional input {item.name} outside of brackets, and a job has no value for it: "
-                f"write [--{item.name} {{inputs.{item.name}}}] or give it a default",
-                *("inputs", item.name),
-            )
-        kind = "search_space" if item.kind == "inputs" and item.name in plan.swept else item.kind
-        return f"${{{{{kind}.{item.name}}}}}"
-
-    def keep(group: OptionalGroup) -> str | None:
-        return None if group.names("inputs") & missing else inner_text(group.parts, place)
-
-    return render_parts(plan.trial.parts, place, keep)

@@ -1,347 +1,364 @@
-"""Calls of `azureml.train.hyperdrive` and v1.5 run settings in Python source, read as the v1.5 spec of a sweep.
+"""HyperDriveConfig of SDK v1: as `.sweep(...)` over an azure-ai-ml command, else as a v2 sweep job.
 
-Plain values are read, and followed through variables; everything else is `Refused` with its line. Signatures are those
-of azureml-train-core 1.6x.
+    src = ScriptRunConfig(...)                                     train.py (not changed)
+    config = HyperDriveConfig(run_config=src, ...)           ->    train.config.sweep.yml
+
+v1 adds the drawn values to the script's arguments (`--name value`), so they end the command here.
+
+Sources: Microsoft Learn, "Upgrade hyperparameter tuning to SDK v2", and the v2 sweep job schema of
+azure-ai-ml. Signatures: azureml-core 1.61, azureml-train-core 1.62.
 """
 
 from __future__ import annotations
 
 import ast
+import os.path
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import chain
+from functools import partial
 from typing import Any
 
+from arc_toolkit.azureml.kinds import Family
 from arc_toolkit.azureml.python.python_plan import PythonPlan
-from arc_toolkit.azureml.python.resolve import SdkResolver
-from arc_toolkit.azureml.python.sdk_objects import RESOURCES_CLASS, RESOURCES_MODULE
+from arc_toolkit.azureml.python.sdk_objects import Builder
 from arc_toolkit.azureml.settings import Settings
-from arc_toolkit.edit.code.editor import StatementSite
-from arc_toolkit.edit.code.expressions import short
-from arc_toolkit.edit.code.layout import replace_statement
-from arc_toolkit.edit.code.names import Binding, Statement, find_bindings
+from arc_toolkit.edit.code.expressions import calls_in, last_name, short
+from arc_toolkit.edit.code.names import Statement
+from arc_toolkit.edit.code.values import Bound, CallArguments, OpaqueValue, call_arguments
 from arc_toolkit.edit.files.edits import Refused
-from arc_toolkit.migrate import space
-from arc_toolkit.migrate.forms import DEFAULT_INSTANCE_COUNT, DEFAULT_INSTANCE_TYPE
-from arc_toolkit.migrate.legacy_spec import RULE, LegacySpec
-from arc_toolkit.migrate.space import distribution_text, literal, sweep_arguments
-from arc_toolkit.migrate.v1_data import V1Data
-from arc_toolkit.migrate.v1_values import NotPlain, PipelineParameter, arguments
+from arc_toolkit.migrate.code_sweeps import ReadSweep, SweepChange, SweepReader, resources_text
+from arc_toolkit.migrate.forms import MARK
+from arc_toolkit.migrate.legacy_spec import SWEEP_RULE
+from arc_toolkit.migrate.search_space import call_lines, call_text
+from arc_toolkit.migrate.trial import legal_name
+from arc_toolkit.migrate.v1_values import Ports, Unsaid, V1Fields, V1Values
+from arc_toolkit.migrate.v2_jobs import (
+    DEFAULT_INSTANCE_COUNT,
+    DEFAULT_INSTANCE_TYPE,
+    UNSET,
+    add_job,
+    asset,
+    environment_asset,
+    filled,
+    job_text,
+    report_job,
+    resources,
+)
 
-MODULE = "azureml.train.hyperdrive"
-
-# Class -> the policy_type of v1.5 and its parameters in their order.
-POLICIES: dict[str, tuple[str, tuple[str, ...]]] = {
-    "NoTerminationPolicy": ("default", ()),
-    **{policy.v2_class: (kind, policy.v1_order) for kind, policy in space.POLICIES.items()},
-}
-SAMPLINGS = {
+NAME = "HyperDriveConfig"
+_SAMPLINGS = {
     "RandomParameterSampling": "random",
     "GridParameterSampling": "grid",
     "BayesianParameterSampling": "bayesian",
 }
+# Argument -> where a v1.5 spec has it.
+_SPEC_KEYS = {
+    "primary_metric_name": ("objective", "primary_metric"),
+    "max_total_runs": ("limits", "max_total_trials"),
+    "max_concurrent_runs": ("limits", "max_concurrent_trials"),
+    "max_duration_minutes": ("limits", "timeout_minutes"),
+}
+# v1 ends a run after a week by default; the default of v2 is another one.
+_DEFAULT_MINUTES = 10_080
+# Arguments without a place in a v2 sweep.
+_LOST = ("resume_from", "resume_child_runs", "debug_flag", "custom_run_id")
+_ORDER = (
+    *("hyperparameter_sampling", "primary_metric_name", "primary_metric_goal", "max_total_runs"),
+    *("max_concurrent_runs", "max_duration_minutes", "policy", "estimator", "run_config"),
+    *("resume_from", "resume_child_runs", "pipeline", "debug_flag", "custom_run_id"),
+)
+_SAMPLING_ORDER = (
+    *("parameter_space", "properties", "supported_distributions", "distributions_validators"),
+)
+_SCRIPT_ORDER = (
+    *("source_directory", "script", "arguments", "run_config", "_telemetry_values"),
+    *("compute_target", "environment", "distributed_job_config", "resume_from"),
+    *("max_run_duration_seconds", "command", "docker_runtime_config"),
+)
+# Settings of a RunConfiguration -> the argument of ScriptRunConfig that means the same.
+_RUN_SETTINGS = {"target": "compute_target"} | {
+    name: name for name in ("environment", "node_count", "arguments")
+}
+_HARMLESS = frozenset({NAME, "submit", "print", "display"})
+# v1 configuration -> v2 distribution; its arguments in order, with their defaults.
+_DISTRIBUTIONS: dict[str, tuple[str, dict[str, Any]]] = {
+    "MpiConfiguration": ("mpi", {"process_count_per_node": 1, "node_count": 1}),
+    "PyTorchConfiguration": (
+        "pytorch",
+        {"communication_backend": "Nccl", "process_count": None, "node_count": 1},
+    ),
+    "TensorflowConfiguration": ("tensorflow", {"worker_count": 1, "parameter_server_count": 1}),
+}
 
 
-class HyperdriveReader:
-    """Reads one sweep into a v1.5 spec whose places are lines of the Python source."""
-
-    def __init__(self, resolver: SdkResolver, statement: Statement) -> None:
-        self._resolver = resolver
-        # From where names are looked up, and the statement that is read.
-        self.statement = self._home = statement
-        self.values = V1Data(resolver)
-        self.spec = LegacySpec("", {"search_space": {}, "objective": {}, "limits": {}})
-        # Uses of imported hyperdrive names that were read, and go with what they are in.
-        self.names: set[int] = set()
-
-    def name(self, node: ast.expr | None) -> str:
-        """`choice` for `choice`, `hd.choice` and `azureml.train.hyperdrive.choice`; "" for anything else."""
-        path = self._resolver.path(node, self.statement) if node is not None else None
-        if path is None and isinstance(node, ast.Name):  # from azureml.train.hyperdrive import *
-            bindings = find_bindings(
-                node.id, self.statement, lambda name: name.startswith(f"{MODULE}.")
-            )
-            path = (
-                bindings[0].value
-                if len(bindings) == 1 and isinstance(bindings[0].value, str)
-                else None
-            )
-        return path.rpartition(".")[2] if path is not None and path.startswith(f"{MODULE}.") else ""
-
-    def called(self, node: ast.expr | None) -> str:
-        return self.name(node.func) if isinstance(node, ast.Call) else ""
-
-    def take(self, node: ast.expr) -> None:
-        """This use of a hyperdrive name goes with the edit."""
-        if isinstance(node, ast.Name) and self.statement is self._home:
-            self.names.add(id(node))
-
-    @contextmanager
-    def follow(self, node: ast.expr) -> Iterator[ast.expr]:
-        """What a variable is bound to, read from where it is bound; other nodes are themselves."""
-        before = self.statement
-        made, self.statement = self.values.follow(node, self.statement)
-        try:
-            yield made
-        finally:
-            self.statement = before
-
-    def put(self, node: ast.expr, value: Any, *keys: str) -> None:
-        """A value of the spec, and where it is written."""
-        self.spec.places[keys] = node.lineno, node.col_offset + 1
-        inner = self.spec.data
-        for key in keys[:-1]:
-            inner = inner.setdefault(key, {})
-            if not isinstance(inner, dict):
-                raise Refused(f"{'.'.join(keys)} is set in two ways", line=node.lineno)
-        inner[keys[-1]] = value
-
-    def distribution(self, node: ast.expr, name: str) -> bool:
-        """`choice(1, 2)` or `uniform(0, 1)` into the search space; whether it is one."""
-        kind = self.called(node)
-        if kind not in space.DISTRIBUTIONS or not isinstance(node, ast.Call):
-            return False
-        drawn: dict[str, Any]
-        if kind == "choice":
-            if node.keywords:
-                raise Refused(f"{name}: choice takes no keyword arguments", line=node.lineno)
-            values = [self.value(item, f"a value of {name}") for item in node.args]
-            if len(values) == 1 and isinstance(values[0], list | tuple):
-                values = list(values[0])
-            drawn = {"values": [list(item) if isinstance(item, tuple) else item for item in values]}
-        else:
-            drawn = self.arguments(node, space.DISTRIBUTIONS[kind].keys, f"{kind} of {name}")
-        self.put(node, {"type": kind, **drawn}, "search_space", name)
-        self.take(node.func)
-        return True
-
-    def policy(self, node: ast.expr) -> bool:
-        """`BanditPolicy(...)` into early_termination; whether it is a policy."""
-        kind = self.called(node)
-        if kind not in POLICIES or not isinstance(node, ast.Call):
-            return False
-        policy_type, order = POLICIES[kind]
-        self.put(
-            node,
-            {"policy_type": policy_type, **self.arguments(node, order, kind)},
-            "early_termination",
-        )
-        self.take(node.func)
-        return True
-
-    def value(self, node: ast.expr, what: str) -> Any:
-        """A plain value; the default of a PipelineParameter is not one here, since callers may change it."""
-        try:
-            plain = self.values.plain(node, self.statement)
-        except NotPlain:
-            plain = None
-        if isinstance(plain, PipelineParameter) or (plain is None and not _constant_none(node)):
-            raise Refused(f"{what} is not a plain value: {short(node)}", line=node.lineno)
-        return plain
-
-    def arguments(self, call: ast.Call, order: tuple[str, ...], what: str) -> dict[str, Any]:
-        """The plain arguments of a call by name; those that are None are as if not given."""
-        given = arguments(call, order, self.statement)
-        if len(call.args) > len(order):
-            raise Refused(f"{what} has more arguments than it takes", line=call.lineno)
-        if given.rest:
-            raise Refused(f"{what} takes **arguments that cannot be read", line=call.lineno)
-        for name in given.values:
-            if name not in order:
-                raise Refused(f"{what} has no argument {name}", line=call.lineno)
-        out = {
-            name: self.value(node, f"{name} of {what}") for name, (node, _) in given.values.items()
-        }
-        return {name: item for name, item in out.items() if item is not None}
-
-    def body(self) -> dict[str, Any]:
-        """What v2 says about the sweep; refused where something of it has no place in v2."""
-        body = space.sweep_body(self.spec)
-        for note in self.spec.notes:
-            if note.severity == "warning":
-                raise Refused(note.message, line=note.line)
-        return body
+def hyperdrive_configs(plan: PythonPlan) -> Iterator[ReadSweep]:
+    """Where each config is, and what converts it."""
+    for scope in plan.module.scopes:
+        for statement in scope.statements:
+            for call in calls_in(statement.stmt):
+                if SweepReader(plan.resolver, statement).called(call, statement) == NAME:
+                    yield statement, partial(config_change, plan, statement, call)
 
 
-def _constant_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
+def config_change(plan: PythonPlan, statement: Statement, call: ast.Call) -> SweepChange | None:
+    """The change of the code for one config, or none if a job is written beside it."""
+    reader = SweepReader(plan.resolver, statement)
+    arguments = call_arguments(call, _ORDER, statement)
+    values = arguments.values
+    unknown = [name for name in (*values, arguments.rest) if name and name not in _ORDER]
+    if unknown:
+        raise Refused(f"{NAME} with {', '.join(unknown)} cannot be read")
+    if "run_config" not in values:
+        other = next((name for name in ("estimator", "pipeline") if name in values), None)
+        text = f"the {other} {short(values[other][0])}" if other else "nothing"
+        hint = "only a run_config that is a ScriptRunConfig is converted"
+        raise Refused(f"{NAME} has {text} to run: {hint}")
+    reader.drop_name(call.func, statement)
+    _read_config(reader, values)
+    options = _read_sampling(reader, values)
+    lost = [name for name in _LOST if name in values]
+    run = values["run_config"]
+    made, where = reader.values.follow(*run)
+    path = reader.values.import_path(made.func, where) if isinstance(made, ast.Call) else None
+    if isinstance(made, ast.Call) and (path or "").endswith("ScriptRunConfig"):
+        script = read_script_run(run, made, where, reader.values)
+        script.lost[:0] = lost
+        _write_job(plan, statement, reader, options, script)
+        return None
+    if lost:
+        raise Refused(f"{NAME} with {', '.join(lost)} has no equivalent in v2")
+    return _command_sweep(plan, statement, call, run[0], reader)
 
 
-SWEEP_MODULE = "azure.ai.ml.sweep"
+def _read_config(reader: SweepReader, values: dict[str, Bound]) -> None:
+    """The metric, the limits and the policy into the spec."""
+    for key, at in _SPEC_KEYS.items():
+        if key in values and (value := reader.value(*values[key], key)) is not None:
+            reader.put(values[key][0], value, *at)
+    reader.spec.data["limits"].setdefault("timeout_minutes", _DEFAULT_MINUTES)
+    if "primary_metric_goal" in values:
+        goal, where = reader.values.follow(*values["primary_metric_goal"])
+        if (
+            isinstance(goal, ast.Attribute)
+            and reader.name(goal.value, where) == "PrimaryMetricGoal"
+        ):
+            reader.put(goal, goal.attr.lower(), "objective", "goal")
+            reader.drop_name(goal.value, where)
+    if "policy" in values:
+        policy, where = reader.values.follow(*values["policy"])
+        is_none = isinstance(policy, ast.Constant) and policy.value is None
+        if not is_none and not reader.put_policy(policy, where):
+            reason = f"policy is not a hyperdrive call: {short(policy)}"
+            raise Refused(reason, line=policy.lineno)
+
+
+def _read_sampling(reader: SweepReader, values: dict[str, Bound]) -> dict[str, str]:
+    """`RandomParameterSampling({...})` into the spec; gives the script's options by name.
+
+    `{"--batch-size": choice(1, 2), "lr": uniform(0, 1)}` has the options
+    {"batch_size": "--batch-size", "lr": "--lr"}.
+    """
+    if "hyperparameter_sampling" not in values:
+        raise Refused("hyperparameter_sampling is missing")
+    follow = reader.values.follow
+    made, where = follow(*values["hyperparameter_sampling"])
+    kind = reader.called(made, where)
+    if kind not in _SAMPLINGS or not isinstance(made, ast.Call):
+        reason = f"hyperparameter_sampling is not a hyperdrive call: {short(made)}"
+        raise Refused(reason, line=made.lineno)
+    reader.put(made, _SAMPLINGS[kind], "algorithm")
+    reader.drop_name(made.func, where)
+    spaces = call_arguments(made, _SAMPLING_ORDER, where)
+    reason = f"the parameter space of {kind} is not a dict"
+    if len(spaces.values) != 1 or spaces.rest:
+        raise Refused(reason, line=made.lineno)
+    space, where = follow(*spaces.values["parameter_space"])
+    if not isinstance(space, ast.Dict):
+        raise Refused(f"{reason}: {short(space)}", line=space.lineno)
+    options = {}
+    for key, item in zip(space.keys, space.values, strict=True):
+        name = reader.value(key, where, "a parameter's name") if key is not None else None
+        new = legal_name(str(name).lstrip("-"))
+        if not isinstance(name, str) or not reader.put_distribution(*follow(item, where), new):
+            reason = f"{name or '**'} in {kind} is not a hyperdrive distribution"
+            raise Refused(reason, line=item.lineno)
+        options[new] = name if name.startswith("-") else f"--{name}"
+    return options
+
+
+def _command_sweep(
+    plan: PythonPlan, statement: Statement, call: ast.Call, run: ast.expr, reader: SweepReader
+) -> SweepChange:
+    """A config over an azure-ai-ml command becomes its sweep."""
+    match statement.stmt:
+        case ast.Assign(targets=[ast.Name(id=name)], value=value) if value is call:
+            pass
+        case _:
+            raise Refused(f"{NAME} is not assigned to one name")
+    change = SweepChange(statement, reader)
+    node = statement.source.slice(run)
+    function = f"{name} = {call_text(node, change.distributions)}.sweep"
+    made = plan.resolver.object_of(run, statement)
+    if not (isinstance(made, Builder) and made.family is Family.COMMAND):
+        reason = f"{node} is neither a ScriptRunConfig nor an azure-ai-ml command"
+        raise Refused(f"{reason}; once it is, write {call_text(function, change.arguments)}")
+    sweep = call_lines(function, change.arguments, statement.stmt.col_offset)
+    change.replace(statement, f"{sweep}\n{name}.resources = {resources_text(plan.settings, {})}")
+    change.message = f"{NAME} is written as {node}(...).sweep(...)"
+    return change
+
+
+# --- a ScriptRunConfig as the trial of a sweep job ---
 
 
 @dataclass
-class SweepChange:
-    """One sweep that was read completely: it is written completely, or not at all."""
+class ScriptRun:
+    """What a ScriptRunConfig says, and what of it v2 has no place for."""
 
-    statement: Statement
-    reader: HyperdriveReader
-    message: str = ""
-    # A warning, its reason and the node that it is about.
-    warning: tuple[str, str, ast.expr] | None = None
-    expressions: list[tuple[Statement, ast.expr, str]] = field(default_factory=list)
-    # Calls that get another argument.
-    arguments_added: list[tuple[Statement, ast.Call, str, str]] = field(default_factory=list)
-    # Statements with what they become; "" takes one out.
-    statements: list[tuple[Statement, str]] = field(default_factory=list)
-    # Classes of azure.ai.ml.sweep that the new text needs.
-    classes: set[str] = field(default_factory=set)
-
-    def __post_init__(self) -> None:
-        self.body = self.reader.body()
-        self.arguments = sweep_arguments(self.body, self.classes)
-        self.distributions = {
-            name: distribution_text(drawn, self.classes)
-            for name, drawn in self.body["search_space"].items()
-        }
-
-    def replace(self, statement: Statement, text: str) -> None:
-        replace_statement(
-            statement.source, statement.stmt, text
-        )  # refused here where it cannot be done
-        self.statements.append((statement, text))
+    fields: V1Fields
+    ports: Ports = field(default_factory=Ports)
+    command: str = ""
+    distribution: dict[str, Any] | None = None
+    instance_count: int = DEFAULT_INSTANCE_COUNT
+    lost: list[str] = field(default_factory=list)
 
 
-def resources_text(settings: Settings, old: dict[str, str]) -> str:
-    """`JobResourceConfiguration(...)`: what was asked for, else what the old settings say, else the defaults."""
-    kind = literal(settings.instance_type) if settings.instance_type else old.get("instance_type")
-    count = (
-        literal(settings.instance_count) if settings.instance_count else old.get("instance_count")
-    )
-    kind, count = kind or literal(DEFAULT_INSTANCE_TYPE), count or literal(DEFAULT_INSTANCE_COUNT)
-    return f"{RESOURCES_CLASS}(instance_type={kind}, instance_count={count})"
+def read_script_run(run: Bound, call: ast.Call, where: Statement, values: V1Values) -> ScriptRun:
+    """A ScriptRunConfig, with what is set on it and on its run configuration before it is used."""
+    call_values = call_arguments(call, _SCRIPT_ORDER, where)
+    if rest := call_values.rest:
+        raise Refused(f"ScriptRunConfig takes {rest}, which cannot be read", line=call.lineno)
+    arguments = call_values.values
+    script = ScriptRun(V1Fields(values))
+    arguments |= _later_settings(run, script, ("run_config",))
+    if "run_config" in arguments:
+        arguments |= _later_settings(arguments.pop("run_config"), script, ())
+    lost = ("resume_from", "docker_runtime_config")
+    script.lost += [name for name in lost if arguments.pop(name, None) is not None]
+    distribution = arguments.pop("distributed_job_config", None)
+    texts = {name: short(bound[0]) for name, bound in arguments.items()}
+    script.fields.read(CallArguments(arguments))
+    _read_command(script, texts, call)
+    if "node_count" in script.fields.values:
+        script.instance_count = int(script.fields.values["node_count"])
+    if distribution is not None:
+        _read_distribution(script, *distribution)
+    return script
 
 
-def refuse(plan: PythonPlan, statement: Statement, refused: Refused) -> None:
-    """A finding for a sweep that is not changed, at its line or at the line of the reason."""
-    here = refused.line in (0, statement.stmt.lineno)
-    node = statement.stmt if here else ast.Pass(lineno=refused.line, col_offset=0)
-    plan.add_finding(
-        RULE,
-        "warning",
-        "the sweep is not rewritten",
-        plan.at(statement, node),
-        reason=refused.reason,
-    )
+def _later_settings(bound: Bound, script: ScriptRun, prefix: tuple[str, ...]) -> dict[str, Bound]:
+    """Settings of a run configuration after it is made; `prefix` is where it is in the object."""
+    settings = {}
+    for use in script.fields.reader.later_uses(*bound):
+        path = use.path[len(prefix) :] if use.path[: len(prefix)] == prefix else use.path
+        is_known = path[0] in _RUN_SETTINGS and (path != use.path or not prefix)
+        if use.how == "assign" and len(path) == 1 and (is_known or path == ("arguments",)):
+            settings[_RUN_SETTINGS[path[0]]] = use.value, use.statement
+        elif use.path[-1] not in _HARMLESS:
+            script.lost.append(f"{short(bound[0])}.{'.'.join(use.path)}")
+    return settings
 
 
-def commit(plan: PythonPlan, changes: list[SweepChange]) -> None:
-    """All changes to the plan, or none where the imports cannot be changed."""
-    if not changes:
+def _read_command(script: ScriptRun, texts: dict[str, str], call: ast.Call) -> None:
+    fields = script.fields
+    words: list[Any] = []
+    first = "command" if "command" in texts else "script"
+    for name in (first, "arguments"):
+        if name in texts and name not in fields.values:
+            raise Refused(f"{name} of ScriptRunConfig cannot be read: {texts[name]}")
+        words += fields.values.get(name, [])
+    if first == "command" and len(words) == 1 and isinstance(words[0], str):
+        script.command = words[0]
         return
+    if not words or isinstance(words[0], Unsaid):
+        raise Refused("the script of ScriptRunConfig cannot be read", line=call.lineno)
+    line = script.ports.command_line(words)
+    script.command = line if first == "command" else f"python {line}"
+
+
+def _read_distribution(script: ScriptRun, node: ast.expr, statement: Statement) -> None:
+    values = script.fields.reader
+    made, where = values.follow(node, statement)
+    name = last_name(made.func) if isinstance(made, ast.Call) else ""
+    if name not in _DISTRIBUTIONS or not isinstance(made, ast.Call):
+        script.fields.unknown["distributed_job_config"] = short(node)
+        return
+    kind, numbers = _DISTRIBUTIONS[name]
+    numbers = dict(numbers)
     try:
-        imports = _imports(plan, changes)
-    except Refused as refused:
-        for change in changes:
-            refuse(plan, change.statement, refused)
+        for key, bound in call_arguments(made, tuple(numbers), where).values.items():
+            if (value := values.value(*bound)) is not None:
+                numbers[key] = value
+    except OpaqueValue:
+        script.fields.unknown["distributed_job_config"] = short(made)
         return
-    for place, lines, text in imports:
-        for line in lines:
-            plan.writer.changes.insert_before(place, line)
-        if text is not None:
-            plan.writer.changes.replace(place, place.stmt, text)
-    for change in changes:
-        for statement, node, text in change.expressions:
-            plan.writer.changes.replace(statement, node, text)
-        for statement, call, name, text in change.arguments_added:
-            plan.writer.changes.set(statement, call, name, text)
-        for statement, text in change.statements:
-            plan.writer.changes.replace(statement, statement.stmt, text)
-        plan.add_finding(RULE, "note", change.message, plan.at(change.statement), applied=True)
-        if change.warning is not None:
-            message, reason, node = change.warning
-            plan.add_finding(
-                RULE,
-                "warning",
-                message,
-                plan.at(change.statement, node),
-                reason=reason,
-                applied=True,
-            )
+    if kind == "tensorflow":
+        script.distribution = {"type": kind, **numbers}
+        script.instance_count = numbers["worker_count"]
+        return
+    nodes = script.instance_count = numbers["node_count"]
+    # v1 counts all processes of PyTorch, v2 those of one node; v1's default is one per node.
+    total = (numbers.get("process_count") or 0) // nodes
+    processes = numbers.get("process_count_per_node") or max(1, total)
+    script.distribution = {"type": kind, "process_count_per_instance": processes}
 
 
-def _imports(
-    plan: PythonPlan, changes: list[SweepChange]
-) -> list[tuple[StatementSite, list[str], str | None]]:
-    """For each import of hyperdrive: lines before it, and what it becomes (None: it stays)."""
-    anchors = [
-        StatementSite(source, source.body, stmt)
-        for source in plan.module.sources
-        for stmt in source.body
-        if _imports_hyperdrive(stmt)
-    ]
-    if not anchors:
-        raise Refused("hyperdrive is not imported at the top of the file")
-    classes = {name for change in changes for name in change.classes}
-    imported = {name for anchor in anchors for name in _imported_names(anchor.stmt)}
-    uses = [
-        node
-        for source in plan.module.sources
-        for node in chain.from_iterable(map(ast.walk, source.body))
-        if isinstance(node, ast.Name) and node.id in imported
-    ]
-    read = {identity for change in changes for identity in change.reader.names}
-    used = {node.id for node in uses if id(node) not in read}
-    if clash := used & classes:
-        raise Refused(f"{', '.join(sorted(clash))} of hyperdrive is used in other places too")
-    # Only what the conversion made useless goes; a name that nothing here uses may be for others.
-    useless = ({node.id for node in uses} - used) | (classes & imported)
-    lines = _new_imports(plan, changes, classes, imported)
-    result: list[tuple[StatementSite, list[str], str | None]] = []
-    for anchor in anchors:
-        result.append((anchor, lines, _without(anchor.stmt, useless)))
-        lines = []
-        try:
-            replace_statement(anchor.source, anchor.stmt, "")
-        except Refused as refused:
-            if result[-1][2] is not None:
-                raise Refused(f"{refused.reason} (import of hyperdrive)") from None
-    return result
+def _write_job(
+    plan: PythonPlan,
+    statement: Statement,
+    reader: SweepReader,
+    options: dict[str, str],
+    script: ScriptRun,
+) -> None:
+    """The sweep job beside the file, and a finding for all that is not one to one."""
+    match statement.stmt:
+        case ast.Assign(targets=[ast.Name(id=variable), *_]):
+            name = legal_name(variable, component=True)
+        case _:
+            name = "hyperdrive"
+    text, notes = _sweep_job(name, reader.body(), options, script, plan.settings)
+    file = os.path.basename(add_job(plan, name, "sweep", text))
+    at = plan.at(statement)
+    plan.add_finding(SWEEP_RULE, "note", f"{NAME} is written as a v2 sweep job: {file}", at)
+    if script.lost:
+        message = f"{', '.join(script.lost)}: not carried over, v2 has no equivalent"
+        plan.add_finding(SWEEP_RULE, "warning", message, at, applied=True)
+    messages = [item.message for item in reader.spec.notes]
+    notes = [*reader.values.remarks, *messages, *notes]
+    report_job(plan, SWEEP_RULE, at, script.fields.unknown, notes)
 
 
-def _imports_hyperdrive(stmt: ast.stmt) -> bool:
-    if isinstance(stmt, ast.ImportFrom):
-        names = [stmt.module or "", *(f"{stmt.module}.{alias.name}" for alias in stmt.names)]
-        return not stmt.level and any(
-            name == MODULE or name.startswith(f"{MODULE}.") for name in names
-        )
-    return isinstance(stmt, ast.Import) and any(
-        alias.name.startswith(MODULE) for alias in stmt.names
+def _sweep_job(
+    title: str, body: dict[str, Any], options: dict[str, str], script: ScriptRun, settings: Settings
+) -> tuple[str, list[str]]:
+    """The text of the job, and notes."""
+    values, ports = script.fields.values, script.ports
+    notes = list(ports.notes())
+    swept = " ".join(f"{option} ${{{{search_space.{name}}}}}" for name, option in options.items())
+    compute, environment = (
+        settings.compute or values.get("compute_target"),
+        values.get("environment"),
     )
-
-
-def _imported_names(stmt: ast.stmt) -> dict[str, ast.alias]:
-    """What a statement imports from hyperdrive; not the module itself."""
-    if not isinstance(stmt, ast.ImportFrom) or not (stmt.module or "").startswith(MODULE):
-        return {}
-    return {alias.asname or alias.name: alias for alias in stmt.names}
-
-
-def _without(stmt: ast.stmt, names: set[str]) -> str | None:
-    """An import from hyperdrive without these names; None where it has none of them."""
-    every = _imported_names(stmt)
-    kept = [alias for name, alias in every.items() if name not in names]
-    if not isinstance(stmt, ast.ImportFrom) or len(kept) == len(every):
-        return None
-    return ast.unparse(ast.ImportFrom(stmt.module, kept, 0)) if kept else ""
-
-
-def _new_imports(
-    plan: PythonPlan, changes: list[SweepChange], classes: set[str], imported: set[str]
-) -> list[str]:
-    """The imports that are missing; refused where one of the names means something else."""
-    missing: dict[str, list[str]] = {}
-    for module, names in ((RESOURCES_MODULE, [RESOURCES_CLASS]), (SWEEP_MODULE, sorted(classes))):
-        for name in names:
-            for change in changes:
-                bound = plan.resolver.binding(name, change.statement)
-                if isinstance(bound, Binding) and bound.value == f"{module}.{name}":
-                    continue
-                if isinstance(bound, Binding) and name not in imported:
-                    raise Refused(
-                        f"the name {name} means something else in line {bound.statement.stmt.lineno}"
-                    )
-                if name not in missing.setdefault(module, []):
-                    missing[module].append(name)
-    return [f"from {module} import {', '.join(names)}" for module, names in missing.items()]
+    places = (("compute", compute), ("environment", environment))
+    if unset := [name for name, value in places if not value]:
+        notes.append(f"{UNSET} is written for {' and '.join(unset)}")
+    if not settings.instance_type:
+        notes.append(f"no instance type is given: {DEFAULT_INSTANCE_TYPE} is written")
+    limits = {**body["limits"], "trial_timeout": values.get("max_run_duration_seconds")}
+    trial = {
+        "code": str(values.get("source_directory") or "."),
+        "command": f"{script.command} {swept}",
+        "environment": environment_asset(environment or UNSET),
+        "environment_variables": values.get("more_variables"),
+        "distribution": script.distribution,
+    }
+    sections = {
+        "compute": asset(compute or UNSET),
+        "inputs": ports.job_inputs(),
+        "outputs": {name: {"type": "uri_folder"} for name in ports.outputs},
+        "trial": filled(trial),
+        **body,
+        "limits": filled(limits),
+        "resources": resources(settings, script.instance_count),
+    }
+    return job_text("sweep", f"{MARK} from a v1 {NAME}.", title, sections), notes

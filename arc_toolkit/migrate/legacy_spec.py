@@ -1,4 +1,4 @@
-"""A v1.5 spec: its values as the v1.5 SDK sees them, the line of every key, and notes about its conversion."""
+"""A v1.5 spec: its values as SDK v1.5 sees them, the line of each key, notes on its conversion."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from arc_toolkit.edit.yaml.nodes import MERGE, YamlNode, position_of, read
 from arc_toolkit.errors import ArcError
 from arc_toolkit.findings import Finding, Severity
 
-RULE = "sweep-to-v2"
+SWEEP_RULE = "sweep-to-v2"
 
 ReadFile = Callable[[str], bytes]
 Keys = tuple[Hashable, ...]
+Places = dict[Keys, tuple[int, int]]
 
 
 @dataclass(frozen=True)
@@ -27,14 +28,14 @@ class LegacySpec:
     path: str
     data: dict[str, Any]
     # Line and column of each key or item, both from 1.
-    places: dict[Keys, tuple[int, int]] = field(default_factory=dict)
-    # Where `data` is in the document; an inline trial has its own keys.
+    places: Places = field(default_factory=dict)
+    # Where `data` is in the document, for an inline trial.
     at: Keys = ()
-    # What the user has to know about the conversion. A sweep and its trial share one list, which keeps the order.
+    # What the user has to know about the conversion; a sweep and its trial share the list.
     notes: list[Finding] = field(default_factory=list)
 
     def place(self, *keys: Hashable) -> tuple[int, int]:
-        """Line and column of a key; of the nearest one above it where it has none of its own; 0 is the file."""
+        """Line and column of a key, or of the nearest one above it; 0 is the file."""
         path = (*self.at, *keys)
         while path and path not in self.places:
             path = path[:-1]
@@ -45,27 +46,22 @@ class LegacySpec:
 
     def refuse_value(self, hint: str, section: str, key: str) -> Refused:
         """The refusal of a value in a section; `hint` says what is allowed."""
-        return self.refuse(
-            f"{section}.{key} is {self.mapping(section).get(key)!r}: {hint}", section, key
-        )
+        value = self.mapping(section).get(key)
+        return self.refuse(f"{section}.{key} is {value!r}: {hint}", section, key)
 
     def note(self, message: str, *keys: Hashable, severity: Severity = "note") -> None:
-        self.notes.append(
-            Finding(RULE, severity, message, self.path, *self.place(*keys), applied=True)
-        )
+        place = self.place(*keys)
+        self.notes.append(Finding(SWEEP_RULE, severity, message, self.path, *place, applied=True))
 
     def warn(self, message: str, *keys: Hashable) -> None:
         self.note(message, *keys, severity="warning")
 
-    def warn_unknown(self, keys: Iterable[str], known: Iterable[str], *at: str) -> None:
+    def warn_unknown(self, keys: Iterable[str], allowed: Iterable[str], *at: str) -> None:
         """A warning for each key that v2 has no place for."""
         for key in keys:
-            if key not in known:
-                self.warn(
-                    f"{'.'.join((*at, str(key)))} has no equivalent in v2 and is not written",
-                    *at,
-                    key,
-                )
+            if key not in allowed:
+                name = ".".join((*at, str(key)))
+                self.warn(f"{name} has no equivalent in v2 and is not written", *at, key)
 
     def inside(self, key: str) -> LegacySpec:
         """The mapping under a key as a spec of its own, in the same file."""
@@ -79,12 +75,15 @@ class LegacySpec:
             if value is None:
                 return {}
             if not isinstance(value, dict):
-                where = ".".join(keys[:count])
-                raise self.refuse(
-                    f"{where} is not a mapping: write its settings below it", *keys[:count]
-                )
+                name = ".".join(keys[:count])
+                reason = f"{name} is not a mapping: write its settings below it"
+                raise self.refuse(reason, *keys[:count])
             section = value
         return section
+
+    def strings(self, key: str) -> dict[str, str]:
+        """The mapping under a key with text for values."""
+        return {str(name): str(value) for name, value in self.mapping(key).items()}
 
 
 def parse_spec(path: str, data: bytes, notes: list[Finding] | None = None) -> LegacySpec:
@@ -95,7 +94,7 @@ def parse_spec(path: str, data: bytes, notes: list[Finding] | None = None) -> Le
             raise Refused(f"{len(others) + 1} YAML documents: keep one in the file", path)
         if not isinstance(root, yaml.MappingNode):
             raise Refused("not a mapping: an AzureML spec is a list of `key: value` lines", path)
-        places: dict[Keys, tuple[int, int]] = {}
+        places: Places = {}
         values = _value(root, (), places)
     except Unreadable as error:
         raise Refused(f"{error.reason}: fix it first", path, error.line) from None
@@ -104,7 +103,7 @@ def parse_spec(path: str, data: bytes, notes: list[Finding] | None = None) -> Le
     return LegacySpec(path, values, places, notes=[] if notes is None else notes)
 
 
-def _value(node: YamlNode, at: Keys, places: dict[Keys, tuple[int, int]]) -> Any:
+def _value(node: YamlNode, at: Keys, places: Places) -> Any:
     """Plain data of a node; the keys of its mappings are text."""
     if isinstance(node, yaml.SequenceNode):
         items = []
@@ -115,30 +114,27 @@ def _value(node: YamlNode, at: Keys, places: dict[Keys, tuple[int, int]]) -> Any
     if not isinstance(node, yaml.MappingNode):
         return core_value(node)
     merged: dict[str, Any] = {}
-    own: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key, value in node.value:
         if not isinstance(key, yaml.ScalarNode):
             raise Unreadable("a key that is not text", *position_of(key))
         if key.tag == MERGE:
-            for source in reversed(
-                value.value if isinstance(value, yaml.SequenceNode) else [value]
-            ):
+            sources = value.value if isinstance(value, yaml.SequenceNode) else [value]
+            for source in reversed(sources):
                 if not isinstance(source, yaml.MappingNode):
-                    raise Unreadable(
-                        "broken YAML: `<<` merges something that is not a mapping",
-                        *position_of(key),
-                    )
+                    reason = "broken YAML: `<<` merges something that is not a mapping"
+                    raise Unreadable(reason, *position_of(key))
                 merged |= _value(source, at, {})
-        elif key.value in own:
+        elif key.value in values:
             raise Unreadable(f"duplicate key {key.value}", *position_of(key))
         else:
             places[*at, key.value] = position_of(key)
-            own[key.value] = _value(value, (*at, key.value), places)
-    return {**merged, **own}
+            values[key.value] = _value(value, (*at, key.value), places)
+    return {**merged, **values}
 
 
 def read_or_none(read_file: ReadFile, path: str) -> bytes | None:
-    """The bytes of a file, or None where it is not there."""
+    """The bytes of a file, or None if it cannot be read."""
     try:
         return read_file(path)
     except (ArcError, OSError):

@@ -1,4 +1,4 @@
-"""The trial of a sweep: a v1.5 CommandComponent or DistributedComponent, its names and ports, taken apart for v2.
+"""The trial of a sweep: a v1.5 CommandComponent or DistributedComponent, with v2 names and types.
 
 Sources: the v1.5 spec's documented fields, and the v2 command component schema of azure-ai-ml.
 """
@@ -8,31 +8,86 @@ from __future__ import annotations
 import keyword
 import posixpath
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from arc_toolkit.edit.files.edits import Refused
 from arc_toolkit.migrate.legacy_spec import LegacySpec, ReadFile, parse_spec, read_or_none
-from arc_toolkit.migrate.placeholders import Part, Placeholder, parse, references, renamed
-from arc_toolkit.migrate.space import DISTRIBUTIONS, POLICIES, drawn_kind
+from arc_toolkit.migrate.search_space import DISTRIBUTIONS, POLICIES, drawn_kind
 
-LAUNCHERS = {"mpi": "mpi", "torch.distributed": "pytorch", "pytorch": "pytorch"}
-
-_COMMON = (
+_LAUNCHERS = {"mpi": "mpi", "torch.distributed": "pytorch", "pytorch": "pytorch"}
+_COMMON_KEYS = (
     *("$schema", "name", "version", "display_name", "type", "description", "tags"),
     *("is_deterministic", "inputs", "outputs", "environment_variables"),
 )
 SWEEP_KEYS = (
-    *_COMMON,
-    "trial",
-    "algorithm",
-    "search_space",
-    "objective",
-    "limits",
+    *(*_COMMON_KEYS, "trial", "algorithm", "search_space", "objective", "limits"),
     "early_termination",
 )
-TRIAL_KEYS = (*_COMMON, "code", "command", "launcher", "environment", "successful_return_code")
+_TRIAL_KEYS = (
+    *(*_COMMON_KEYS, "code", "command", "launcher", "environment", "successful_return_code"),
+)
+# Parameter types of v1.5 and their v2 names.
+_PARAMETERS = {
+    **{kind: kind for kind in ("string", "integer", "number", "boolean")},
+    "enum": "string",
+    "int": "integer",
+    "float": "number",
+    "bool": "boolean",
+}
+# Port types; any other one is a folder, or a file if its name says so.
+_PORTS = {
+    **dict.fromkeys(("path", "anydirectory", "dataframedirectory", "modeldirectory"), "uri_folder"),
+    "anyfile": "uri_file",
+    "azuremldataset": "mltable",
+    **{kind: kind for kind in ("uri_folder", "uri_file", "mltable", "mlflow_model")},
+    "custom_model": "custom_model",
+}
+# `datastore_mode` of v1.5 and the mode of v2.
+_MODES = {
+    "inputs": {"mount": "ro_mount", "download": "download", "direct": "direct"},
+    "outputs": {"mount": "rw_mount", "upload": "upload"},
+}
+_DECLARED_KEYS = {
+    "inputs": (
+        "type",
+        "description",
+        "datastore_mode",
+        "optional",
+        "default",
+        "min",
+        "max",
+        "enum",
+    ),
+    "outputs": ("type", "description", "datastore_mode", "optional"),
+}
+# Names that the Python form uses itself (templates/sweep_pipeline.py.j2).
+PYTHON_NAMES = (
+    *("Path", "HERE", "dsl", "load_component", "JobResourceConfiguration"),
+    *(row.v2_class for row in DISTRIBUTIONS.values()),
+    *(row.v2_class for row in POLICIES.values()),
+)
+
+
+@dataclass(frozen=True)
+class TrialInput:
+    """One input of the trial, under its v2 name, with its v2 declaration."""
+
+    name: str
+    spec: dict[str, Any]
+
+    @property
+    def is_port(self) -> bool:
+        return self.spec["type"] not in _PARAMETERS.values()
+
+    @property
+    def is_optional(self) -> bool:
+        return bool(self.spec.get("optional"))
+
+    @property
+    def has_default(self) -> bool:
+        return "default" in self.spec
 
 
 @dataclass(frozen=True)
@@ -40,11 +95,17 @@ class Trial:
     """A v1.5 trial, its names already those of v2."""
 
     source: LegacySpec
-    inputs: dict[str, Input]
+    inputs: dict[str, TrialInput]
     outputs: dict[str, dict[str, Any]]
-    parts: list[Part]
+    # As in a v2 component.
+    command: str
     distribution: dict[str, Any] | None
     includes: list[str]
+
+    @property
+    def plain_command(self) -> str:
+        """The command without placeholders and optional groups."""
+        return PLACEHOLDER.sub("", GROUP.sub("", self.command))
 
     @property
     def code(self) -> str:
@@ -54,53 +115,47 @@ class Trial:
 
 def kind_of(data: dict[str, Any]) -> str:
     """`sweepcomponent`, `commandcomponent`, `command`, ...: by `type`, then by `$schema`."""
-    name = str(data.get("type") or "")
-    if not name:
-        schema = str(data.get("$schema") or "")
-        name = posixpath.basename(schema).removesuffix(".json") or "CommandComponent"
-    return name.partition("@")[0].lower()
+    schema = posixpath.basename(str(data.get("$schema") or "")).removesuffix(".json")
+    return str(data.get("type") or schema or "CommandComponent").partition("@")[0].lower()
 
 
-def find(sweep: LegacySpec, read_file: ReadFile) -> LegacySpec:
+def find_trial(sweep: LegacySpec, read_file: ReadFile) -> LegacySpec:
     """The trial's spec: inline, or in the file that `trial` names."""
     reference = sweep.data.get("trial")
     if reference is None:
         raise sweep.refuse("the sweep has no trial: add `trial: file:./spec.yaml`")
-    if isinstance(reference, dict):
-        trial = sweep.inside("trial")
-    else:
-        name = str(reference).removeprefix("file:")
-        if str(reference).startswith("azureml:") or not name.endswith((".yaml", ".yml")):
-            reason = (
-                f"trial {reference} is not a file: name the trial's spec, as in file:./spec.yaml"
-            )
-            raise sweep.refuse(reason, "trial")
-        path = posixpath.normpath(posixpath.join(posixpath.dirname(sweep.path), name))
-        if path == posixpath.normpath(sweep.path):
-            raise sweep.refuse(
-                "trial refers to the sweep itself: name the spec of the trial", "trial"
-            )
-        data = read_or_none(read_file, path)
-        if data is None:
-            raise sweep.refuse(
-                f"the trial {name} cannot be read: fix the path or add the file", "trial"
-            )
-        trial = parse_spec(path, data, sweep.notes)
+    is_inline = isinstance(reference, dict)
+    trial = sweep.inside("trial") if is_inline else _read_trial(sweep, str(reference), read_file)
     kind = kind_of(trial.data)
+    if kind in ("commandcomponent", "distributedcomponent"):
+        return trial
     if kind == "sweepcomponent":
-        raise sweep.refuse(
-            "the trial is itself a sweep: name a CommandComponent or DistributedComponent", "trial"
-        )
+        hint = "name a CommandComponent or DistributedComponent"
+        raise sweep.refuse(f"the trial is itself a sweep: {hint}", "trial")
     if kind in ("command", "sweep", "pipeline", "parallel"):
-        reason = f"the trial is already v2 (type: {kind}): a v1.5 sweep takes a v1.5 trial"
-        raise sweep.refuse(f"{reason}; write the sweep as v2 too", "trial")
-    if kind not in ("commandcomponent", "distributedcomponent"):
-        reason = "only CommandComponent and DistributedComponent can be swept"
-        raise sweep.refuse(f"the trial is a {trial.data.get('type')}: {reason}", "trial")
-    return trial
+        hint = "a v1.5 sweep takes a v1.5 trial; write the sweep as v2 too"
+        raise sweep.refuse(f"the trial is already v2 (type: {kind}): {hint}", "trial")
+    hint = "only CommandComponent and DistributedComponent can be swept"
+    raise sweep.refuse(f"the trial is a {trial.data.get('type')}: {hint}", "trial")
 
 
-def take(
+def _read_trial(sweep: LegacySpec, reference: str, read_file: ReadFile) -> LegacySpec:
+    name = reference.removeprefix("file:")
+    if reference.startswith("azureml:") or not name.endswith((".yaml", ".yml")):
+        hint = "name the trial's spec, as in file:./spec.yaml"
+        raise sweep.refuse(f"trial {reference} is not a file: {hint}", "trial")
+    path = posixpath.normpath(posixpath.join(posixpath.dirname(sweep.path), name))
+    if path == posixpath.normpath(sweep.path):
+        reason = "trial refers to the sweep itself: name the spec of the trial"
+        raise sweep.refuse(reason, "trial")
+    data = read_or_none(read_file, path)
+    if data is None:
+        reason = f"the trial {name} cannot be read: fix the path or add the file"
+        raise sweep.refuse(reason, "trial")
+    return parse_spec(path, data, sweep.notes)
+
+
+def convert_trial(
     source: LegacySpec,
     sweep: LegacySpec,
     space: dict[str, dict[str, Any]],
@@ -112,66 +167,65 @@ def take(
 
     `python`: names must be Python identifiers too.
     """
-    source.warn_unknown(source.data, TRIAL_KEYS)
+    source.warn_unknown(source.data, _TRIAL_KEYS)
     if str(source.data.get("successful_return_code", "Zero")).lower() != "zero":
-        source.warn(
-            "successful_return_code has no equivalent in v2: only 0 is success",
-            "successful_return_code",
-        )
+        key = "successful_return_code"
+        source.warn(f"{key} has no equivalent in v2: only 0 is success", key)
     text, distribution = _command(source)
-    parts = parse(text)
-
-    inputs = _inputs(source, sweep)
+    inputs = _merged_inputs(source, sweep)
     outputs = source.mapping("outputs")
     for name in sweep.mapping("outputs"):
         if name not in outputs:
-            message = f"output {name} of the sweep has no equivalent: a v2 sweep has the outputs of its trial"
-            sweep.warn(message, "outputs", name)
+            reason = "has no equivalent: a v2 sweep has the outputs of its trial"
+            sweep.warn(f"output {name} of the sweep {reason}", "outputs", name)
     for name, drawn in space.items():
         if name not in inputs:
             inputs[name] = {"type": drawn_kind(drawn)}
-            message = f"{name} is swept but is not an input of the trial: declared there as {drawn_kind(drawn)}"
-            sweep.note(message, "search_space", name)
-    names = legal_names(source, inputs, python, "inputs")
-    out_names = legal_names(source, outputs, python, "outputs")
-    # A trial sees a swept value as an input, whatever it was called.
-    new = {
-        Placeholder(kind, old): Placeholder("inputs", name)
-        for kind in ("inputs", "search_space")
-        for old, name in names.items()
-    } | {
-        Placeholder("outputs", old): Placeholder("outputs", name) for old, name in out_names.items()
-    }
+            reason = (
+                f"is swept but is not an input of the trial: declared there as {drawn_kind(drawn)}"
+            )
+            sweep.note(f"{name} {reason}", "search_space", name)
+    names = _legal_names(source, inputs, python, "inputs")
+    output_names = _legal_names(source, outputs, python, "outputs")
     at = "launcher" if distribution else "command"
-    for used in references(parts):
-        if used not in new:
-            reason = f"the command names {used.kind}.{used.name}, which is not declared: declare it"
+
+    def rename(kind: str, name: str) -> str:
+        # A trial sees a swept value as an input.
+        section = "outputs" if kind == "outputs" else "inputs"
+        new = (output_names if kind == "outputs" else names).get(name)
+        if new is None:
+            reason = f"the command names {kind}.{name}, which is not declared: declare it"
             raise source.refuse(reason, at)
-    optional = {
-        name
-        for name in inputs
-        if inputs[name].get("optional") is True and "default" not in inputs[name]
-    }
-    for part in parts:
-        if (
-            isinstance(part, Placeholder)
-            and part.kind == "inputs"
-            and part.name in optional - space.keys()
-        ):
-            message = f"the command uses the optional input {part.name} outside of brackets"
+        is_missing = section == "inputs" and name not in space and _has_no_value(inputs[name])
+        if kind == "inputs" and is_missing:
+            optional[new] = name
+        return f"{section}.{new}"
+
+    optional: dict[str, str] = {}
+    command = convert_command(text, rename)
+    for _, new in PLACEHOLDER.findall(GROUP.sub("", command)):
+        if new in optional:
+            message = f"the command uses the optional input {optional[new]} outside of brackets"
             source.warn(f"{message}: v2 has no value for it then", at)
     trial = Trial(
         source,
         {
-            name: Input(name, declared_input(source, old, inputs[old]))
-            for old, name in names.items()
+            new: TrialInput(new, _declaration(source, "inputs", old, inputs[old]))
+            for old, new in names.items()
         },
-        {name: declared_output(source, old, outputs[old]) for old, name in out_names.items()},
-        renamed(parts, new),
+        {
+            new: _declaration(source, "outputs", old, outputs[old])
+            for old, new in output_names.items()
+        },
+        command,
         distribution,
         _includes(source, read_file),
     )
     return trial, {names[name]: drawn for name, drawn in space.items()}
+
+
+def _has_no_value(declaration: dict[str, Any]) -> bool:
+    return declaration.get("optional") is True and "default" not in declaration
 
 
 def _command(source: LegacySpec) -> tuple[str, dict[str, Any] | None]:
@@ -182,19 +236,17 @@ def _command(source: LegacySpec) -> tuple[str, dict[str, Any] | None]:
             raise source.refuse("the trial has no command: add it", "command")
         return command, None
     launcher = source.mapping("launcher")
-    kind = LAUNCHERS.get(str(launcher.get("type", "")).lower())
+    kind = _LAUNCHERS.get(str(launcher.get("type", "")).lower())
     command = launcher.get("additional_arguments")
     if kind is None:
-        raise source.refuse(
-            f"launcher.type is {launcher.get('type')!r}: use mpi or torch.distributed", "launcher"
-        )
+        reason = f"launcher.type is {launcher.get('type')!r}: use mpi or torch.distributed"
+        raise source.refuse(reason, "launcher")
     if not isinstance(command, str) or not command.strip():
         raise source.refuse("launcher.additional_arguments has no command: add it", "launcher")
     source.warn_unknown(launcher, ("type", "additional_arguments"), "launcher")
     if command.split()[0].endswith(".py"):
-        source.note(
-            "the launcher's script is started with `python`, which v1.5 put before it", "launcher"
-        )
+        message = "the launcher's script is started with `python`, which v1.5 put before it"
+        source.note(message, "launcher")
         command = f"python {command.lstrip()}"
     source.note(
         "distribution.process_count_per_instance is 1: v1.5 takes it from "
@@ -204,19 +256,17 @@ def _command(source: LegacySpec) -> tuple[str, dict[str, Any] | None]:
     return command, {"type": kind, "process_count_per_instance": 1}
 
 
-def _inputs(source: LegacySpec, sweep: LegacySpec) -> dict[str, dict[str, Any]]:
-    """The sweep's inputs and those of the trial: v1.5 merges both, and the trial's declaration wins."""
+def _merged_inputs(source: LegacySpec, sweep: LegacySpec) -> dict[str, dict[str, Any]]:
+    """The inputs of the sweep and the trial: v1.5 merges both, and the trial's declaration wins."""
     merged: dict[str, dict[str, Any]] = {}
     for spec in (sweep, source):
         for name, declaration in spec.mapping("inputs").items():
             if not isinstance(declaration, dict):
-                raise spec.refuse(
-                    f"input {name} has no declaration: write its type below it", "inputs", name
-                )
+                reason = f"input {name} has no declaration: write its type below it"
+                raise spec.refuse(reason, "inputs", name)
             if merged.get(name, declaration) != declaration:
-                sweep.note(
-                    f"inputs.{name}: the trial's declaration is taken, as in v1.5", "inputs", name
-                )
+                message = f"inputs.{name}: the trial's declaration is taken, as in v1.5"
+                sweep.note(message, "inputs", name)
             merged[name] = declaration
     return merged
 
@@ -224,63 +274,19 @@ def _inputs(source: LegacySpec, sweep: LegacySpec) -> dict[str, dict[str, Any]]:
 def _includes(source: LegacySpec, read_file: ReadFile) -> list[str]:
     """The paths in `spec.additional_includes`, the file beside `spec.yaml`."""
     data = read_or_none(read_file, posixpath.splitext(source.path)[0] + ".additional_includes")
-    if data is None:
-        return []
     try:
-        lines = [line.strip() for line in data.decode().splitlines()]
+        lines = [line.strip() for line in (data or b"").decode().splitlines()]
     except UnicodeDecodeError:
-        raise Refused(
-            f"the additional includes of {source.path} are not UTF-8 text: save them as UTF-8"
-        ) from None
+        name = f"the additional includes of {source.path}"
+        raise Refused(f"{name} are not UTF-8 text: save them as UTF-8") from None
     return [line for line in lines if line and not line.startswith("#")]
 
 
-# Parameter types of v1.5 and their v2 names.
-PARAMETERS = {kind: kind for kind in ("string", "integer", "number", "boolean")} | {
-    "enum": "string"
-}
-PARAMETERS |= {"int": "integer", "float": "number", "bool": "boolean"}
-# Port types; every other one is a folder, or a file where its name says so.
-PORTS = {
-    **dict.fromkeys(("path", "anydirectory", "dataframedirectory", "modeldirectory"), "uri_folder"),
-    "anyfile": "uri_file",
-    "azuremldataset": "mltable",
-    **{
-        kind: kind for kind in ("uri_folder", "uri_file", "mltable", "mlflow_model", "custom_model")
-    },
-}
-INPUT_MODES = {"mount": "ro_mount", "download": "download", "direct": "direct"}
-OUTPUT_MODES = {"mount": "rw_mount", "upload": "upload"}
-# Names that the Python form uses itself (templates/sweep_pipeline.py.j2).
-PYTHON_NAMES = (
-    *("Path", "HERE", "dsl", "load_component", "JobResourceConfiguration"),
-    *(distribution.v2_class for distribution in DISTRIBUTIONS.values()),
-    *(policy.v2_class for policy in POLICIES.values()),
-)
+# --- names and declarations ---
 
 
-@dataclass(frozen=True)
-class Input:
-    """One input of the trial, under its v2 name, with its v2 declaration."""
-
-    name: str
-    spec: dict[str, Any]
-
-    @property
-    def port(self) -> bool:
-        return self.spec["type"] not in PARAMETERS.values()
-
-    @property
-    def optional(self) -> bool:
-        return bool(self.spec.get("optional"))
-
-    @property
-    def has_default(self) -> bool:
-        return "default" in self.spec
-
-
-def legal(name: str, *, component: bool = False) -> str:
-    """A name that v2 takes: letters, digits and underscores; for components in lower case and a letter first."""
+def legal_name(name: str, *, component: bool = False) -> str:
+    """A name that v2 takes: letters, digits and underscores; of a component, in lower case."""
     text = re.sub(r"[^a-zA-Z0-9_]+", "_", name)
     if component:
         text = text.lower().lstrip("_") or "component"
@@ -288,52 +294,55 @@ def legal(name: str, *, component: bool = False) -> str:
     return text if text and not text[0].isdigit() else f"_{text}"
 
 
-def legal_names(spec: LegacySpec, names: Iterable[str], python: bool, kind: str) -> dict[str, str]:
-    """Old and new names, each new one legal and its own; `python`: usable as a parameter of the Python form."""
+def _legal_names(
+    spec: LegacySpec, names: Iterable[str], python: bool, section: str
+) -> dict[str, str]:
+    """Old and new names; `python`: usable as a parameter of the Python form."""
     result: dict[str, str] = {}
-    taken: set[str] = set()
+    used: set[str] = set()
     for name in map(str, names):
-        new = legal(name)
-        why = "v2 allows letters, digits and underscores"
+        new = legal_name(name)
+        reason = "v2 allows letters, digits and underscores"
         if python and (keyword.iskeyword(new) or new in PYTHON_NAMES):
             new += "_"
-            why = "Python has another use for it"
+            reason = "Python has another use for it"
         # Two names that differ in case only are the same to v2.
-        while new.lower() in taken:
+        while new.lower() in used:
             new += "_2"
-            why = "another one would be the same in v2"
-        taken.add(new.lower())
+            reason = "another one would be the same in v2"
+        used.add(new.lower())
         if new != name:
-            spec.note(f"{kind}.{name} is named {new}: {why}", kind, name)
+            spec.note(f"{section}.{name} is named {new}: {reason}", section, name)
         result[name] = new
     return result
 
 
-def declared_input(spec: LegacySpec, name: str, old: dict[str, Any]) -> dict[str, Any]:
-    """The v2 declaration of an input."""
-    kind = _type(spec, "inputs", name, old)
-    out: dict[str, Any] = {"type": kind}
-    enum = [str(item) for item in old.get("enum") or []]
-    if (default := old.get("default")) is not None:
-        out["default"] = str(default) if enum or kind == "string" else default
-    if old.get("optional") is True:
-        out["optional"] = True
-    out |= {key: old[key] for key in ("min", "max") if old.get(key) is not None}
-    if enum:
-        out["enum"] = enum
-    known = ("type", "default", "optional", "min", "max", "enum", "description", "datastore_mode")
-    return out | _description_and_mode(spec, "inputs", name, old, INPUT_MODES, known)
-
-
-def declared_output(spec: LegacySpec, name: str, old: Any) -> dict[str, Any]:
-    """The v2 declaration of an output."""
+def _declaration(spec: LegacySpec, section: str, name: str, old: Any) -> dict[str, Any]:
+    """The v2 declaration of an input or output."""
     if not isinstance(old, dict):
-        raise spec.refuse(
-            f"output {name} has no declaration: write its type below it", "outputs", name
-        )
-    known = ("type", "description", "datastore_mode", "optional")
-    kind = _type(spec, "outputs", name, old)
-    return {"type": kind, **_description_and_mode(spec, "outputs", name, old, OUTPUT_MODES, known)}
+        reason = f"output {name} has no declaration: write its type below it"
+        raise spec.refuse(reason, section, name)
+    kind = _type(spec, section, name, old)
+    declared: dict[str, Any] = {"type": kind}
+    if section == "inputs":
+        enum = [str(item) for item in old.get("enum") or []]
+        if (default := old.get("default")) is not None:
+            declared["default"] = str(default) if enum or kind == "string" else default
+        if old.get("optional") is True:
+            declared["optional"] = True
+        declared |= {key: old[key] for key in ("min", "max") if old.get(key) is not None}
+        if enum:
+            declared["enum"] = enum
+    if old.get("description"):
+        declared["description"] = str(old["description"])
+    if (mode := old.get("datastore_mode")) is not None:
+        if new := _MODES[section].get(str(mode).lower()):
+            declared["mode"] = new
+        else:
+            message = f"{section}.{name}: the mode {mode} has no equivalent in v2"
+            spec.warn(message, section, name, "datastore_mode")
+    spec.warn_unknown(old, _DECLARED_KEYS[section], section, name)
+    return declared
 
 
 def _type(spec: LegacySpec, section: str, name: str, old: dict[str, Any]) -> str:
@@ -342,32 +351,53 @@ def _type(spec: LegacySpec, section: str, name: str, old: dict[str, Any]) -> str
     if not kinds or not all(isinstance(kind, str) for kind in kinds):
         raise spec.refuse(f"{section}.{name} has no type: add one", section, name)
     if len(kinds) > 1:
-        message = f"{section}.{name}: v2 takes one type; of {', '.join(kinds)} the first is written"
-        spec.warn(message, section, name)
+        reason = f"v2 takes one type; of {', '.join(kinds)} the first is written"
+        spec.warn(f"{section}.{name}: {reason}", section, name)
     low = kinds[0].lower()
-    known = PARAMETERS.get(low) or PORTS.get(low)
-    if known is None:
-        known = "uri_file" if low.endswith("file") else "uri_folder"
-        spec.note(f"{section}.{name}: the type {kinds[0]} is written as {known}", section, name)
-    return known
+    kind = _PARAMETERS.get(low) or _PORTS.get(low)
+    if kind is None:
+        kind = "uri_file" if low.endswith("file") else "uri_folder"
+        spec.note(f"{section}.{name}: the type {kinds[0]} is written as {kind}", section, name)
+    return kind
 
 
-def _description_and_mode(
-    spec: LegacySpec,
-    section: str,
-    name: str,
-    old: dict[str, Any],
-    modes: dict[str, str],
-    known: tuple[str, ...],
-) -> dict[str, Any]:
-    out: dict[str, Any] = {}
-    if old.get("description"):
-        out["description"] = str(old["description"])
-    if (mode := old.get("datastore_mode")) is not None:
-        if new := modes.get(str(mode).lower()):
-            out["mode"] = new
-        else:
-            message = f"{section}.{name}: the mode {mode} has no equivalent in v2"
-            spec.warn(message, section, name, "datastore_mode")
-    spec.warn_unknown(old, known, section, name)
-    return out
+# --- the command line ---
+
+_NAME = r"\s*((?:inputs|outputs|search_space)\.[^{}\s]+?)\s*"
+# `${{inputs.x}}` of v2 is understood too, `{inputs.x}`, and the escapes of single brackets.
+_SIMPLE = re.compile(rf"\$\{{\{{{_NAME}\}}\}}|\{{{_NAME}\}}|(\{{\{{|\}}\}}|\[\[|\]\])")
+_PART = re.compile(
+    rf"\$\[\[(?P<v2_group>.*?)\]\](?!\])|{_SIMPLE.pattern}"
+    r"|\[(?P<group>(?:\[\[|\]\]|[^\[\]])*+)\]",
+    re.DOTALL,
+)
+# In a v2 command: an optional group with the blank before it, and a placeholder.
+GROUP = re.compile(r"( ?)\$\[\[(.*?)\]\](?!\])", re.DOTALL)
+PLACEHOLDER = re.compile(r"\$\{\{(\w+)\.([^{}\s]+)\}\}")
+
+
+def convert_command(text: str, rename: Callable[[str, str], str]) -> str:
+    """The command line of a v1.5 spec as that of a v2 component.
+
+    An optional group is `[...]` with a placeholder in it; any other bracket or brace is text.
+
+        train.py {inputs.x} [--lr {search_space.lr}] ${{HOME}} x[0]
+        train.py ${{inputs.x}} $[[--lr ${{inputs.lr}}]] ${HOME} x[0]
+
+    `rename("search_space", "lr")` gives `inputs.lr`.
+    """
+
+    def simple(match: re.Match[str]) -> str:
+        *names, escape = match.groups()[-3:] if match.re is _SIMPLE else match.groups()[1:4]
+        name = names[0] or names[1]
+        return f"${{{{{rename(*name.split('.', 1))}}}}}" if name else str(escape)[0]
+
+    def part(match: re.Match[str]) -> str:
+        group = match["v2_group"] if match["v2_group"] is not None else match["group"]
+        if group is None:
+            return simple(match)
+        inner = _SIMPLE.sub(simple, group)
+        is_group = match["v2_group"] is not None or PLACEHOLDER.search(inner)
+        return f"$[[{inner}]]" if is_group else f"[{inner}]"
+
+    return _PART.sub(part, text)

@@ -1,37 +1,44 @@
-"""Values that code of SDK v1 gives to its configurations, read without running it.
+"""Values of SDK v1 in code: those of `edit/code/values`, and datasets, outputs and parameters.
 
-A value is plain where the code says it: literals, names that are bound to one, sums and f-strings of them, the default
-of a PipelineParameter, and the names of environments, computes, datasets and outputs in the calls that make them.
-A name with several bindings has a value if all of them agree (`try: X = ComputeTarget(ws, n)`, `except: X =
-ComputeTarget.create(ws, n, ...)`). Everything else is `NotPlain`, with the reason.
+    data = Dataset.get_by_name(ws, "mnist").as_named_input("images").as_mount()
+    args = ["--data", data, "--size", PipelineParameter("size", 5), "--epochs", options.epochs]
 
-Signatures: azureml-core 1.61, azureml-pipeline-core and azureml-train-core 1.62.
+    values.script_arguments(<args>, statement)
+        ["--data", Data("images", "file", "azureml:mnist@latest", registered=True), "--size",
+         PipelineParameter("size", 5), "--epochs", Unsaid("options.epochs")]
+
+`Ports` makes the command line and the inputs and outputs of a v2 job of them.
+
+Signatures: azureml-core 1.61, azureml-pipeline-core and azureml-train-core 1.62. Microsoft Learn,
+"Access data in a job": a registered dataset of v1 is an mltable in v2, a FileDataset with the mode
+eval_mount, a TabularDataset with direct.
 """
 
 from __future__ import annotations
 
 import ast
-import operator
-import os.path
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+import posixpath
+import shlex
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 from arc_toolkit.azureml.python.resolve import SdkResolver
 from arc_toolkit.edit.code.expressions import last_name, short
-from arc_toolkit.edit.code.names import Binding, Scope, Statement, Use
+from arc_toolkit.edit.code.names import Binding, Statement, Use, find_bindings
+from arc_toolkit.edit.code.values import (
+    Bound,
+    CallArguments,
+    Evaluator,
+    OpaqueValue,
+    call_arguments,
+    is_change,
+)
+from arc_toolkit.edit.yaml.writer import Comment
+from arc_toolkit.migrate.trial import legal_name
+from arc_toolkit.migrate.v2_jobs import UNSET, filled
 
-DEEPEST = 15
-# A longer range is not written out.
-_MOST_VALUES = 10_000
-
-
-class NotPlain(Exception):
-    """A value that the code does not say here; `reason` is a part of a sentence."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+HYPERDRIVE = "azureml.train.hyperdrive"
 
 
 @dataclass(frozen=True)
@@ -44,336 +51,428 @@ class PipelineParameter:
 
 @dataclass(frozen=True)
 class Unsaid:
-    """A value among others that the code does not say here, with its text."""
+    """A value among others that the code does not say, with its text."""
 
     text: str
 
 
 @dataclass(frozen=True)
-class Arguments:
-    """The arguments of a call by their names, each with the statement to read it from."""
+class Data:
+    """A dataset or the output of another step, as an input; `path` is that of v2, if known."""
 
-    values: dict[str, tuple[ast.expr, Statement]]
-    # `**something`, which may hold any other argument.
-    rest: str = ""
-
-
-def arguments(call: ast.Call, order: tuple[str, ...], statement: Statement) -> Arguments:
-    """The arguments of a call, positional ones by the order of the signature."""
-    values = {name: (node, statement) for name, node in zip(order, call.args, strict=False)}
-    rest = [short(node) for node in call.args if isinstance(node, ast.Starred)]
-    for keyword in call.keywords:
-        if keyword.arg is None:
-            rest.append(f"**{short(keyword.value)}")
-        else:
-            values[keyword.arg] = keyword.value, statement
-    return Arguments(
-        {} if any(text.startswith("*") and text[1] != "*" for text in rest) else values,
-        ", ".join(rest),
-    )
+    name: str = ""
+    kind: Literal["file", "table", ""] = ""
+    path: str = ""
+    # A dataset of SDK v1 that is registered: v2 sees it as an mltable.
+    registered: bool = False
+    download: bool = False
 
 
-_OPERATIONS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv,
-}
-_CONVERSIONS: dict[str, Callable[..., Any]] = {
-    "str": str,
-    "int": int,
-    "float": float,
-    "list": list,
-    "tuple": tuple,
-}
-# Methods of a list or dict that leave it as it is.
-_READS = frozenset({"index", "count", "copy", "keys", "values", "items", "get"})
+@dataclass(frozen=True)
+class Output:
+    """PipelineData, or with `is_dataset` OutputFileDatasetConfig and the like."""
+
+    name: str
+    is_dataset: bool = False
 
 
-class V1Values:
-    """Reads values in one module."""
+@dataclass(frozen=True)
+class NamedObject:
+    """A compute, datastore or environment; of the last, with its version or label."""
+
+    name: str
+
+
+class _NamedObjects(dict[str, NamedObject]):
+    """`ws.compute_targets`, of which `ws.compute_targets["k8s"]` is read."""
+
+    def __missing__(self, name: str) -> NamedObject:
+        return NamedObject(name)
+
+
+_OBJECTS = Data | Output | NamedObject
+_DATASET_OUTPUTS = frozenset(
+    {"OutputFileDatasetConfig", "OutputTabularDatasetConfig", "HDFSOutputDatasetConfig"}
+)
+
+
+class V1Values(Evaluator):
+    """Reads values, datasets and outputs in one module."""
 
     def __init__(self, resolver: SdkResolver) -> None:
+        super().__init__(resolver.module, resolver.file, effort=resolver.effort)
         self._resolver = resolver
-        # What the reader of the result has to know about values that were taken.
+        # What the reader of the result has to know about values.
         self.remarks: list[str] = []
 
-    # --- names -----------------------------------------------------------------------------------------------------
-
-    def follow(self, node: ast.expr, statement: Statement) -> tuple[ast.expr, Statement]:
-        """The expression that a name is bound to; the node itself if it is not a name, or if that is not certain."""
-        for _ in range(DEEPEST):
-            bound = self._resolver.bound(node.id, statement) if isinstance(node, ast.Name) else None
-            if bound is None:
-                break
-            node, statement = bound
-        return node, statement
-
-    def binding(self, node: ast.expr, statement: Statement) -> Binding | None:
-        """The binding that made the object of a name."""
-        binding = self._resolver.binding(node.id, statement) if isinstance(node, ast.Name) else None
-        return (
-            binding
-            if isinstance(binding, Binding) and isinstance(binding.value, ast.expr)
-            else None
-        )
-
-    def uses(self, binding: Binding, before: Statement | None) -> Iterator[Use]:
-        """What happens to a bound object before a statement: settings, calls, and functions that it is passed to."""
-        start = binding.statement.order
-        here = before is not None and before.scope is binding.statement.scope
-        end = before.order if before is not None and here else float("inf")
-        for use in binding.statement.scope.uses.get(binding.name, ()):
-            if start < use.statement.order < end:
-                yield use
-
-    def is_changed(self, node: ast.Name, statement: Statement) -> bool:
-        """Whether a list or mapping may have changed since its name was bound."""
-        binding = self.binding(node, statement)
-        changes = self.uses(binding, statement) if binding is not None else ()
-        return any(use.how != "argument" and use.path[-1] not in _READS for use in changes)
+    # --- what SDK v1 adds to the evaluator ---
 
     def bindings(self, name: str, statement: Statement) -> list[Binding]:
-        binding = self._resolver.binding(name, statement)
-        if isinstance(binding, Binding):
-            return [binding]
-        scope: Scope | None = statement.scope
-        while scope is not None:  # chosen at run time: each may be the one
-            if bindings := scope.bindings.get(name):
-                inside = scope is statement.scope
-                return [
-                    item
-                    for item in bindings
-                    if not inside or item.statement.order < statement.order
-                ]
-            scope = scope.parent
-        return []
+        return self._resolver.bindings(name, statement) or find_bindings(
+            name, statement, lambda path: path.startswith(f"{HYPERDRIVE}.")
+        )
 
-    def _agreed(
-        self, node: ast.Name, statement: Statement, read: Callable[[ast.expr, Statement], Any]
-    ) -> Any:
-        """The value of a name, if all its bindings give the same."""
-        bindings = self.bindings(node.id, statement)
-        values = []
-        for item in bindings:
-            if not isinstance(item.value, ast.expr):
-                raise NotPlain(f"{node.id} is {item.why or 'made elsewhere'}")
-            values.append(read(item.value, item.statement))
-        if not values:
-            raise NotPlain(f"{node.id} is not set here")
-        if any(value != values[0] for value in values[1:]):
-            raise NotPlain(f"{node.id} is chosen at run time")
-        return values[0]
+    def imported(self, path: str) -> Any:
+        return self._resolver.imported(path)
 
-    # --- plain values ----------------------------------------------------------------------------------------------
+    def operand(self, value: Any) -> Any:
+        return value.default if isinstance(value, PipelineParameter) else value
 
-    def plain(self, node: ast.expr, statement: Statement, depth: int = 0) -> Any:
-        """A number, text, list or mapping; a PipelineParameter is its `PipelineParameter`."""
+    def attribute(self, node: ast.Attribute, statement: Statement) -> Any:
+        if node.attr in ("compute_targets", "datastores", "environments"):
+            return _NamedObjects()
+        return super().attribute(node, statement)
 
-        def inner(part: ast.expr, where: Statement = statement) -> Any:
-            value = self.plain(part, where, depth + 1)
-            return value.default if isinstance(value, PipelineParameter) else value
-
-        if depth > DEEPEST:
-            raise NotPlain("it is defined in a circle")
-        match node:
-            case ast.Constant(value=value) if value is not ...:
-                return value
-            case ast.Name():
-                value = self._agreed(
-                    node, statement, lambda part, where: self.plain(part, where, depth + 1)
-                )
-                return self._changed(node, statement, value, inner)
-            case ast.List(elts=items) | ast.Tuple(elts=items) | ast.Set(elts=items):
-                values: list[Any] = []
-                for item in items:
-                    values += inner(item.value) if isinstance(item, ast.Starred) else [inner(item)]
-                return tuple(values) if isinstance(node, ast.Tuple) else values
-            case ast.Dict(keys=keys, values=items) if None not in keys:
-                return {
-                    inner(key): inner(item)
-                    for key, item in zip(keys, items, strict=True)
-                    if key is not None
-                }
-            case ast.UnaryOp(op=ast.USub(), operand=operand) if isinstance(
-                value := inner(operand), int | float
-            ):
-                return -value
-            case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATIONS:
-                return _calculated(node, _OPERATIONS[type(op)], inner(left), inner(right))
-            case ast.JoinedStr(values=parts):
-                return "".join(self._formatted(part, inner) for part in parts)
-            case ast.Call():
-                return self._call(node, statement, inner)
-            case ast.Attribute(attr="name", value=base):
-                return self.named(base, statement, depth + 1)
-        raise NotPlain(f"it is {short(node)}")
-
-    def _call(self, node: ast.Call, statement: Statement, inner: Callable[[ast.expr], Any]) -> Any:
+    def call(self, node: ast.Call, statement: Statement) -> Any:
+        """An object of SDK v1, by the last name of the function."""
         name = last_name(node.func)
-        if name == "PipelineParameter":
-            given = arguments(node, ("name", "default_value"), statement).values
-            if {"name", "default_value"} <= set(given):
-                return PipelineParameter(
-                    str(inner(given["name"][0])), inner(given["default_value"][0])
-                )
-        elif node.keywords:
-            pass
-        elif name == "range" and isinstance(node.func, ast.Name):
-            numbers = _calculated(node, range, *map(inner, node.args))
-            if len(numbers) <= _MOST_VALUES:
-                return list(numbers)
-        elif name in _CONVERSIONS and isinstance(node.func, ast.Name) and len(node.args) == 1:
-            return _calculated(node, _CONVERSIONS[name], inner(node.args[0]))
-        elif (
-            name in ("get", "getenv")
-            and len(node.args) == 2
-            and self._is_environ(node.func, statement)
-        ):
-            variable, value = map(inner, node.args)
-            self.remarks.append(f"{value!r} is the default of the environment variable {variable}")
-            return value
-        elif name == "join" and self._resolver.path(node.func, statement) == "os.path.join":
-            return _calculated(node, os.path.join, *map(inner, node.args))
-        elif name == "format" and isinstance(node.func, ast.Attribute):
-            return _calculated(node, str.format, inner(node.func.value), *map(inner, node.args))
-        raise NotPlain(f"it is {short(node)}")
+        path = self.import_path(node.func, statement) or ""
+        order: tuple[str, ...]
 
-    def _is_environ(self, function: ast.expr, statement: Statement) -> bool:
-        return self._resolver.path(function, statement) in ("os.environ.get", "os.getenv")
+        def text(key: str, *order: str) -> str:
+            return self._text(call_arguments(node, order, statement).values.get(key))
 
-    def _formatted(self, part: ast.expr, inner: Callable[[ast.expr], Any]) -> str:
-        if isinstance(part, ast.FormattedValue):
-            if part.format_spec is not None or part.conversion not in (-1, 115):
-                raise NotPlain(f"it is formatted: {short(part.value)}")
-            part = part.value
-        return str(inner(part))
+        match name:
+            case "PipelineParameter":
+                order = ("name", "default_value")
+                default = self.value(*call_arguments(node, order, statement).values[order[1]])
+                is_data = isinstance(default, Data)
+                return default if is_data else PipelineParameter(text("name", *order), default)
+            case "get" | "getenv" if path in ("os.environ.get", "os.getenv"):
+                variable, value = (self.value(item, statement) for item in node.args)
+                remark = f"{value!r} is the default of the environment variable {variable}"
+                self.remarks.append(remark)
+                return value
+            case "PipelineData":
+                return Output(text("name", "name"))
+            case _ if name in _DATASET_OUTPUTS:
+                return Output(text("name", "name"), is_dataset=True)
+            case "DatasetConsumptionConfig":
+                bound = call_arguments(node, ("name", "dataset"), statement).values["dataset"]
+                return replace(self.data_of(*bound), name=text("name", "name"))
+            case "get_by_name":
+                order = ("workspace", "name", "version")
+                return _registered(text("name", *order), text("version", *order))
+        match node.func:
+            case ast.Attribute(value=ast.Attribute(attr="File")):
+                return Data(kind="file", path=self._path(node, statement))
+            case ast.Attribute(value=ast.Attribute(attr="Tabular")):
+                return Data(kind="table")
+            case _ if ".Environment" in path:
+                keys = ("workspace", "name", "version", "label")
+                order = keys if name == "get" else ("name",)
+                version, label = text("version", *order), text("label", *order) or "latest"
+                is_version = version and version.lower() != "latest"
+                label = f":{version}" if is_version else f"@{label}"
+                return NamedObject(text("name", *order) + label)
+            case _ if path.startswith("azureml."):
+                return self._named_object(node, statement)
+            case ast.Attribute(value=holder):
+                return self._method(name, holder, text, node, statement)
+        return super().call(node, statement)
 
-    def _changed(
+    def _method(
         self,
-        node: ast.Name,
+        name: str,
+        holder: ast.expr,
+        text: Callable[..., str],
+        node: ast.Call,
         statement: Statement,
-        value: Any,
-        inner: Callable[[ast.expr, Statement], Any],
     ) -> Any:
-        """A list or mapping with what is added to it before a statement."""
-        binding = self.binding(node, statement)
-        if binding is None or not isinstance(value, list | dict):
-            return value
-        value = value.copy()
-        for use in self.uses(binding, statement):
-            match use.path, use.value, value:
-                case (name,), _, _ if use.how == "argument" or name in _READS:
-                    continue
-                case ("append",), ast.Call(args=[item], keywords=[]), list():
-                    value.append(inner(item, use.statement))
-                case ("extend",), ast.Call(args=[item], keywords=[]), list():
-                    value.extend(inner(item, use.statement))
-                case ("update",), ast.Call(args=[item], keywords=[]), dict():
-                    value.update(inner(item, use.statement))
-                case (key,), item, dict() if use.how == "assign" and key.startswith("["):
-                    value[key[1:-1]] = inner(item, use.statement)
+        """A method of an object of SDK v1."""
+        match name:
+            case "clone":
+                return NamedObject(text("new_name", "new_name"))
+            case "get" if isinstance(self.value_or_none(holder, statement), _NamedObjects):
+                return NamedObject(text("name", "name"))
+            case "as_named_input" | "as_input":
+                return replace(self.data_of(holder, statement), name=text("name", "name"))
+            case "register" if registered := text("name", "workspace", "name"):
+                data = self.data_of(holder, statement)
+                return replace(_registered(registered), name=data.name, kind=data.kind)
+            case "as_mount" | "as_download" | "register_on_complete" | "as_upload":
+                value = self.value_or_none(holder, statement)
+                if isinstance(value, Output) and value.is_dataset and name != "as_download":
+                    return value
+                data = self.data_of(holder, statement)
+                return replace(data, kind=data.kind or "file", download=name == "as_download")
+            case "as_direct":
+                return self.data_of(holder, statement)
+        if not isinstance(self.value_or_none(holder, statement), Data | Output):
+            return super().call(node, statement)
+        data = self.data_of(holder, statement)
+        if name.startswith(("read_", "parse_")):  # of an output: a table of its files
+            return replace(data, kind="table", path="")
+        # dataset.partition_by(...) and the like: of the same kind, elsewhere
+        return replace(data, path="", registered=False)
+
+    def _named_object(self, call: ast.Call, statement: Statement) -> NamedObject:
+        """`ComputeTarget(ws, "k8s")`, `ComputeTarget.create(workspace=ws, name="k8s")`."""
+        keys = ("name", "datastore_name")
+        parts = [keyword.value for keyword in call.keywords if keyword.arg in keys]
+        values = (self.value_or_none(item, statement) for item in (*parts, *call.args[1::-1]))
+        names = [value for value in map(self.operand, values) if isinstance(value, str)]
+        return NamedObject(names[0])
+
+    def _path(self, call: ast.Call, statement: Statement) -> str:
+        """The path of `Dataset.File.from_files`: one URL, or a path on a datastore."""
+        try:
+            made, where = self.follow(*call_arguments(call, ("path",), statement).values["path"])
+            match made:
+                case (
+                    ast.Tuple(elts=[store, inside])
+                    | ast.Call(func=ast.Attribute(attr="path", value=store), args=[inside, *_])
+                ):
+                    name, text = self.name_of(store, where), str(self.value(inside, where))
+                    path = f"azureml://datastores/{name}/paths/{text.strip('/')}"
                 case _:
-                    raise NotPlain(f"{node.id} is changed in line {use.statement.stmt.lineno}")
-            if not use.statement.is_certain_before(statement):
-                raise NotPlain(
-                    f"{node.id} is changed under a condition in line {use.statement.stmt.lineno}"
-                )
+                    path = self.value(made, where)
+        except (OpaqueValue, KeyError):
+            return ""
+        is_url = isinstance(path, str) and "://" in path and "*" not in path
+        return path if is_url else ""
+
+    # --- what a place takes ---
+
+    def value_or_none(self, node: ast.expr, statement: Statement) -> Any:
+        try:
+            return self.value(node, statement)
+        except OpaqueValue:
+            return None
+
+    def plain(self, node: ast.expr, statement: Statement) -> Any:
+        """A value that is not an object of the SDK; a PipelineParameter is."""
+        value = self.value(node, statement)
+        if isinstance(value, _OBJECTS):
+            raise OpaqueValue(f"it is {short(node)}")
         return value
 
-    # --- things of a workspace -------------------------------------------------------------------------------------
+    def _text(self, bound: Bound | None) -> str:
+        value = self.operand(self.value(*bound)) if bound is not None else None
+        return "" if value is None else str(value)
 
-    def named(self, node: ast.expr, statement: Statement, depth: int = 0) -> str:
-        """The name of a compute, output or other thing that is made by a call with its name."""
-        if depth > DEEPEST:
-            raise NotPlain("it is defined in a circle")
-        match node:
-            case ast.Constant(value=str(value)):
-                return value
-            case ast.Name():
-                text = self._agreed(
-                    node, statement, lambda part, where: self.named(part, where, depth + 1)
-                )
-                return str(text)
-            case ast.Subscript(value=ast.Attribute(), slice=key):  # ws.compute_targets[name]
-                return str(self.plain(key, statement, depth + 1))
-            case ast.Attribute(attr="name", value=base):
-                return self.named(base, statement, depth + 1)
-            case ast.Call(func=function):
-                given = {keyword.arg: keyword.value for keyword in node.keywords}
-                if "name" in given:
-                    return str(self.plain(given["name"], statement, depth + 1))
-                texts = node.args[:1] if is_lookup(function) else node.args[:2]
-                for item in reversed(texts):  # ComputeTarget(ws, name), PipelineData(name)
-                    try:
-                        value = self.plain(item, statement, depth + 1)
-                    except NotPlain:
-                        continue
-                    if isinstance(value, str):
-                        return value
-        raise NotPlain(f"it is {short(node)}")
+    def data_of(self, node: ast.expr, statement: Statement) -> Data:
+        """A dataset or an output of another step, by its name or its variable."""
+        value = self.value_or_none(node, statement)
+        variable = node.id if isinstance(node, ast.Name) else ""
+        if variable and not isinstance(value, Data | Output):
+            values = [
+                self.value_or_none(item.value, item.statement)
+                for item in self.bindings(variable, statement)
+                if isinstance(item.value, ast.expr)
+            ]
+            value = _agreed_data([item if isinstance(item, Data) else Data() for item in values])
+        if isinstance(value, Output):
+            return Data(value.name or variable, "file")
+        if isinstance(value, Data):
+            return value if value.name else replace(value, name=variable)
+        raise OpaqueValue(f"it is {short(node)}")
 
-    def environment(self, node: ast.expr, statement: Statement) -> str:
-        """`name:version`, or `name@label`, of an environment."""
-        made, where = self.follow(node, statement)
-        name, version, label = "", "", "latest"
-        if (
-            isinstance(made, ast.Call)
-            and last_name(made.func) == "get"
-            and not is_lookup(made.func)
-        ):
-            given = arguments(made, ("workspace", "name", "version", "label"), where).values
-            name = self.text(given, "name")
-            version, label = self.text(given, "version"), self.text(given, "label") or label
-        elif isinstance(made, ast.Call) and last_name(made.func) == "clone" and made.args:
-            name = str(self.plain(made.args[0], where))
-        elif isinstance(made, ast.Call) and not is_lookup(
-            made.func
-        ):  # Environment(name), Environment.from_...(name)
-            given = arguments(made, ("name",), where).values
-            if not self._is_sdk(made.func, where):
-                raise NotPlain(f"it is {short(node)}")
-            name = self.text(given, "name")
-        else:
-            name = self.named(node, statement)
-        binding = self.binding(node, statement)
-        for use in self.uses(binding, statement) if binding is not None else ():
-            if use.how == "assign" and use.path == ("version",):
-                version = str(self.plain(use.value, use.statement))
-        if not name:
-            raise NotPlain(f"it is {short(node)}")
-        return f"{name}:{version}" if version and version.lower() != "latest" else f"{name}@{label}"
+    def output_of(self, node: ast.expr, statement: Statement) -> Output:
+        """An output, by the name in the call that makes it, or by its variable."""
+        value = self.value_or_none(node, statement)
+        name = value.name if isinstance(value, Data | Output) else ""
+        if not name and not isinstance(node, ast.Name):
+            raise OpaqueValue(f"it is {short(node)}")
+        return Output(name or getattr(node, "id", ""))
+
+    def name_of(self, node: ast.expr, statement: Statement) -> str:
+        """The name of a compute, datastore or environment."""
+        value = self.operand(self.value(node, statement))
+        name = value.name if isinstance(value, NamedObject) else value
+        if not isinstance(name, str) or not name.strip(":@"):
+            raise OpaqueValue(f"it is {short(node)}")
+        return name
 
     def variables(self, node: ast.expr, statement: Statement) -> dict[str, str]:
         """The environment variables that are set on an environment after it is made."""
-        binding = self.binding(node, statement)
         variables: dict[str, str] = {}
-        for use in self.uses(binding, statement) if binding is not None else ():
+        for use in self.later_uses(node, statement):
             if use.how == "assign" and use.path[:1] == ("environment_variables",):
-                value = self.plain(use.value, use.statement)
+                value = self.value(use.value, use.statement)
                 variables |= value if len(use.path) == 1 else {use.path[1][1:-1]: value}
         return {str(name): str(value) for name, value in variables.items()}
 
-    def _is_sdk(self, function: ast.expr, statement: Statement) -> bool:
-        return (self._resolver.path(function, statement) or "").startswith("azureml.")
+    def later_uses(self, node: ast.expr, statement: Statement) -> Iterator[Use]:
+        """What is said about the object of a name between its binding and a statement."""
+        binding = self.certain(node.id, statement) if isinstance(node, ast.Name) else None
+        return self.uses(binding, statement) if binding is not None else iter(())
 
-    def text(self, given: Mapping[str, tuple[ast.expr, Statement]], name: str) -> str:
-        value = self.plain(*given[name]) if name in given else None
-        return "" if value is None else str(value)
+    def items(self, node: ast.expr, statement: Statement) -> list[Bound]:
+        """The expressions in a list, or the one that is given without a list."""
+        made, where = self.follow(node, statement)
+        if not isinstance(made, ast.List | ast.Tuple):
+            return [(node, statement)]
+        if any(isinstance(item, ast.Starred) for item in made.elts):
+            raise OpaqueValue(f"it is {short(made)}")
+        if any(is_change(use) for use in self.later_uses(node, statement)):
+            raise OpaqueValue(f"{short(node)} is changed after it is made")
+        return [(item, where) for item in made.elts]
+
+    def script_arguments(self, node: ast.expr, statement: Statement) -> list[Any]:
+        """Arguments of a script: values, and the data, outputs and parameters among them."""
+        try:
+            items = self.items(node, statement)
+        except OpaqueValue:  # changed after it is made, or with other lists in it
+            return list(self.value(node, statement))
+        return [self._script_argument(*item) for item in items]
+
+    def _script_argument(self, node: ast.expr, statement: Statement) -> Any:
+        value = self.value_or_none(node, statement)
+        if isinstance(value, Output):
+            return self.output_of(node, statement)
+        if isinstance(value, Data) and (value.kind or value.path):
+            return self.data_of(node, statement)
+        is_none = isinstance(node, ast.Constant) and node.value is None
+        is_unknown = value is None and not is_none
+        return Unsaid(short(node)) if is_unknown or isinstance(value, _OBJECTS) else value
 
 
-def is_lookup(function: ast.expr) -> bool:
-    """`ws.environments.get`, `ws.compute_targets.get`: the name comes first."""
-    return (
-        isinstance(function, ast.Attribute)
-        and isinstance(function.value, ast.Attribute)
-        and function.attr == "get"
+def _agreed_data(ways: list[Data]) -> Data:
+    """What all ways to make a dataset agree on; a path that only some of them have counts."""
+    names, kinds = {way.name for way in ways}, {way.kind for way in ways}
+    paths = {way.path for way in ways} - {""}
+    return Data(
+        names.pop() if len(names) == 1 else "",
+        kinds.pop() if len(kinds) == 1 else "",
+        paths.pop() if (is_certain := len(paths) == 1) else "",
+        is_certain and any(way.registered for way in ways),
+        any(way.download for way in ways),
     )
 
 
-def _calculated(node: ast.expr, function: Callable[..., Any], *values: Any) -> Any:
-    try:
-        return function(*values)
-    except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError):
-        raise NotPlain(f"it is {short(node)}") from None
+def _registered(name: str, version: str = "") -> Data:
+    is_version = version and version.lower() != "latest"
+    label = f":{version}" if is_version else "@latest"
+    return Data(path=f"azureml:{name}{label}", registered=True)
+
+
+@dataclass
+class V1Fields:
+    """The fields of a v1 object: values, the text of those that are not known, and notes."""
+
+    reader: V1Values
+    values: dict[str, Any] = field(default_factory=dict)
+    unknown: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def read(self, arguments: CallArguments) -> None:
+        """The arguments of one call; they win over those of an earlier one."""
+        for name, (node, statement) in arguments.values.items():
+            self.values.pop(name, None)
+            self.unknown.pop(name, None)
+            try:
+                value = self._value(name, node, statement)
+            except OpaqueValue:
+                self.unknown[name] = short(node)
+                continue
+            if isinstance(value, PipelineParameter):
+                default = f"its default {value.default!r} is written"
+                self.notes.append(f"{name} is the PipelineParameter {value.name}: {default}")
+                value = value.default
+            self.values[name] = value
+            if name == "environment":
+                self._read_variables(node, statement)
+        if arguments.rest:
+            self.unknown["**"] = arguments.rest
+
+    def _value(self, name: str, node: ast.expr, statement: Statement) -> Any:
+        reader = self.reader
+        match name:
+            case "environment" | "compute_target":
+                return reader.name_of(node, statement)
+            case "inputs" | "side_inputs":
+                return [reader.data_of(*item) for item in reader.items(node, statement)]
+            case "output":
+                return reader.output_of(node, statement)
+            case "arguments" | "script" | "command":
+                words = reader.script_arguments(node, statement)
+                if unsaid := [word.text for word in words if isinstance(word, Unsaid)]:
+                    self.unknown[name] = ", ".join(unsaid)
+                return words
+        return reader.plain(node, statement)
+
+    def _read_variables(self, node: ast.expr, statement: Statement) -> None:
+        try:
+            variables = self.reader.variables(node, statement)
+        except OpaqueValue:
+            self.unknown["environment_variables"] = f"set on {short(node)}"
+        else:
+            later = self.values.get("more_variables", {})
+            self.values["more_variables"] = {**variables, **later}
+
+
+@dataclass
+class Ports:
+    """The inputs and outputs of one v2 job by their names, in order."""
+
+    data: dict[str, Data] = field(default_factory=dict)
+    parameters: dict[str, Any] = field(default_factory=dict)
+    outputs: list[str] = field(default_factory=list)
+
+    def add_data(self, item: Data) -> str:
+        name = legal_name(item.name or "data")
+        if name not in self.data or (item.path and not self.data[name].path):
+            self.data[name] = item
+        return name
+
+    def add_output(self, item: Output) -> str:
+        name = legal_name(item.name)
+        if name not in self.outputs:
+            self.outputs.append(name)
+        return name
+
+    def command_line(self, items: Iterable[Any]) -> str:
+        """Script arguments as shell text; data, outputs and parameters become ports."""
+        return " ".join(map(self._word, items))
+
+    def _word(self, item: Any) -> str:
+        match item:
+            case Data():
+                return f"${{{{inputs.{self.add_data(item)}}}}}"
+            case Output():
+                return f"${{{{outputs.{self.add_output(item)}}}}}"
+            case PipelineParameter():
+                name = legal_name(item.name)
+                self.parameters[name] = item.default
+                return f"${{{{inputs.{name}}}}}"
+            case Unsaid():
+                return UNSET
+        return shlex.quote(str(item))
+
+    def job_inputs(self) -> dict[str, Any]:
+        return {**{name: _job_input(item) for name, item in self.data.items()}, **self.parameters}
+
+    def notes(self) -> Iterator[str]:
+        """What has to be done about the inputs before the job is submitted."""
+        missing = [name for name, item in self.data.items() if not item.path]
+        if missing:
+            yield f"set a path for {', '.join(missing)} before the job is submitted"
+        if tables := [name for name in missing if self.data[name].kind == "table"]:
+            words = "v2 reads tables from an MLTable, which takes the place of Dataset.Tabular"
+            yield f"{', '.join(tables)}: {words}"
+        if unsure := [name for name, item in self.data.items() if not item.kind]:
+            words = "taken for files; a tabular dataset is an mltable with the mode direct"
+            yield f"{', '.join(unsure)}: {words}"
+
+
+def input_type(item: Data) -> str:
+    if item.kind == "table" or item.registered:
+        return "mltable"
+    return "uri_file" if posixpath.splitext(item.path)[1] and "://" in item.path else "uri_folder"
+
+
+def input_mode(item: Data) -> str:
+    if item.kind == "table":
+        return "direct"
+    mode = "download" if item.download else "mount" if item.registered else ""
+    return f"eval_{mode}" if item.registered else mode
+
+
+def _job_input(item: Data) -> dict[Any, Any]:
+    """The v2 input of a job; a comment takes the place of a path that is not known."""
+    hint = "an MLTable" if item.kind == "table" else "a folder or URL"
+    comment = {} if item.path else {Comment(f"path: azureml:NAME@latest, or {hint}"): None}
+    return filled(
+        {"type": input_type(item), "path": item.path, **comment, "mode": input_mode(item)}
+    )

@@ -16,7 +16,7 @@ from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.findings import FileResult
 from arc_toolkit.migrate import sweep
 from arc_toolkit.migrate.conversions import V2Conversions
-from arc_toolkit.migrate.legacy_spec import RULE
+from arc_toolkit.migrate.legacy_spec import SWEEP_RULE as RULE
 from tests.support import unavailable
 
 SWEEP: dict[str, Any] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import yaml
@@ -258,3 +259,21 @@ def test_no_default_of_v1_is_written_for_a_config_that_is_not_known(tmp_path: Pa
     assert [
         item.severity for item in result.findings if "write them in by hand" in item.message
     ] == ["warning"]
+
+
+def test_a_hostile_file_costs_neither_memory_nor_time() -> None:
+    names = "".join(
+        f"if big:\n    d{number} = d{number - 1}\nelse:\n    d{number} = d{number - 1}.take(1)\n"
+        for number in range(1, 60)
+    )
+    text = f"{HEAD}d0 = Dataset.File.from_files(files)\n{names}" + (
+        'config = ParallelRunConfig(environment="e", entry_script="a" * 3_000_000_000,'
+        ' compute_target=d59, node_count=10**10**10, mini_batch_size="%999999999s" % "a")\n'
+        'step = ParallelRunStep("s", config, [d59.as_mount()], d59, arguments=[d59, "b" * 10**9])\n'
+    )
+    started = time.process_time()
+    _, _, notes = converted(text)
+    assert time.process_time() - started < 5
+    [by_hand] = [note for note in notes if "by hand" in note]
+    for name in ("entry_script", "compute_target", "node_count", "mini_batch_size", "arguments"):
+        assert f"{name} (" in by_hand

@@ -9,8 +9,7 @@ import pytest
 import yaml
 
 from arc_toolkit.migrate import parallel_run as prs
-from arc_toolkit.migrate.v1_data import Data, Output
-from arc_toolkit.migrate.v1_values import PipelineParameter
+from arc_toolkit.migrate.v1_values import Data, Output, PipelineParameter
 from tests.migrate.support import assert_valid, azure, body
 
 FULL: dict[str, Any] = {
@@ -42,13 +41,13 @@ FULL: dict[str, Any] = {
 
 
 def step_of(fields: dict[str, Any]) -> dict[str, Any]:
-    (step,) = yaml.safe_load(prs.to_yaml(fields)[0])["jobs"].values()
+    (step,) = yaml.safe_load(prs.parallel_job(fields)[0])["jobs"].values()
     assert isinstance(step, dict)
     return step
 
 
 def test_every_field_of_the_table_is_placed() -> None:
-    text, notes = prs.to_yaml(FULL)
+    text, notes = prs.parallel_job(FULL)
     job = yaml.safe_load(text)
     assert job["inputs"] == {
         "instance_type": "32cpu128g",
@@ -94,14 +93,14 @@ def test_one_attempt_needs_no_retry() -> None:
 
 
 def test_summary_only_has_no_rows_and_a_folder() -> None:
-    text, _ = prs.to_yaml({"output": Output("out"), "output_action": "summary_only"})
+    text, _ = prs.parallel_job({"output": Output("out"), "output_action": "summary_only"})
     job = yaml.safe_load(text)
     assert job["outputs"] == {"out": {"type": "uri_folder"}}
     assert "append_row_to" not in job["jobs"]["parallel"]["task"]
 
 
 def test_what_is_not_known_is_said() -> None:
-    _, notes = prs.to_yaml({"surprise": 1})
+    _, notes = prs.parallel_job({"surprise": 1})
     said = "\n".join(notes)
     for words in (
         "surprise has no equivalent",
@@ -114,7 +113,7 @@ def test_what_is_not_known_is_said() -> None:
 
 
 def test_values_of_the_wrong_kind_are_said_and_left_out() -> None:
-    text, notes = prs.to_yaml({"run_max_try": "many", "environment_variables": ["A"]})
+    text, notes = prs.parallel_job({"run_max_try": "many", "environment_variables": ["A"]})
     assert "retry_settings" not in text
     assert "environment_variables" not in text
     assert notes[:2] == [
@@ -159,7 +158,7 @@ def test_partition_keys_take_the_place_of_a_mini_batch_size() -> None:
 def test_datasets_become_inputs_of_their_kind(
     data: Data, size: str | None, expected: dict[str, str]
 ) -> None:
-    job = yaml.safe_load(prs.to_yaml({"inputs": [data], "mini_batch_size": size})[0])
+    job = yaml.safe_load(prs.parallel_job({"inputs": [data], "mini_batch_size": size})[0])
     assert job["inputs"]["t"] == expected
     (step,) = job["jobs"].values()
     assert step["mini_batch_size"] == (size or "1MB"), "1MB is v1's default for a table"
@@ -180,7 +179,7 @@ def test_arguments_refer_to_data_outputs_and_parameters() -> None:
             PipelineParameter("model", "a b"),
         ],
     }
-    job = yaml.safe_load(prs.to_yaml(fields)[0])
+    job = yaml.safe_load(prs.parallel_job(fields)[0])
     (step,) = job["jobs"].values()
     assert step["task"]["program_arguments"] == (
         "--labels ${{inputs.labels}} --out ${{outputs.scores}} -m ${{inputs.model}}"
@@ -191,7 +190,7 @@ def test_arguments_refer_to_data_outputs_and_parameters() -> None:
 
 
 def test_a_value_that_is_not_known_is_not_replaced_by_a_default() -> None:
-    text, _ = prs.to_yaml(
+    text, _ = prs.parallel_job(
         {"inputs": [Data("a", "file")]}, {"mini_batch_size": "size", "node_count": "nodes"}
     )
     assert "# mini_batch_size: v1's mini_batch_size is size\n" in text
@@ -219,7 +218,7 @@ def test_the_yaml_loads_and_sends_what_it_says(tmp_path: Path, fields: dict[str,
     ml = azure()
     (tmp_path / "code").mkdir()
     path = tmp_path / "parallel.yaml"
-    path.write_text(prs.to_yaml(fields)[0])
+    path.write_text(prs.parallel_job(fields)[0])
     job = ml.load_job(path)
     assert_valid(job)
     (node,) = body(job)["jobs"].values()

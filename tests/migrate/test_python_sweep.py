@@ -16,11 +16,11 @@ from arc_toolkit.edit.code.names import Statement
 from arc_toolkit.edit.code.source import Source
 from arc_toolkit.edit.files.edits import Edit
 from arc_toolkit.findings import Finding
-from arc_toolkit.migrate import hyperdrive_config
-from arc_toolkit.migrate.hyperdrive import SweepChange
-from arc_toolkit.migrate.hyperdrive_config import config_change
-from arc_toolkit.migrate.legacy_spec import RULE
-from arc_toolkit.migrate.space import DISTRIBUTIONS
+from arc_toolkit.migrate import hyperdrive
+from arc_toolkit.migrate.code_sweeps import SweepChange
+from arc_toolkit.migrate.hyperdrive import config_change
+from arc_toolkit.migrate.legacy_spec import SWEEP_RULE as RULE
+from arc_toolkit.migrate.search_space import DISTRIBUTIONS
 from tests.migrate.support import assert_valid, azure, body, convert_python, patch_file
 
 STEP = """\
@@ -389,7 +389,7 @@ def test_a_conversion_that_a_second_run_would_change_is_refused(
         change.reader.names.clear()
         return change
 
-    monkeypatch.setattr(hyperdrive_config, "config_change", again)
+    monkeypatch.setattr(hyperdrive, "config_change", again)
     result = convert_python(CONFIG.replace("policy=MedianStoppingPolicy(delay_evaluation=5),", ""))
     assert (result.after, result.refused) == (None, "a second run would change it again")
 
