@@ -40,7 +40,7 @@ def render(template: str, **values: object) -> str:
 def _template(name: str) -> jinja2.Template:
     import jinja2
 
-    from arc_toolkit.output.safe import printable
+    from arc_toolkit.text import printable
 
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(str(shipped("templates"))),

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import settings
 
 from arc_toolkit.cli.main import main
-from arc_toolkit.output import jsonout
+from arc_toolkit.output import json_document
 from tests.azurite import azurite, container  # noqa: F401  (fixtures)
 from tests.cluster.fixtures import cluster, control_plane, older_cluster, own_cluster  # noqa: F401  (fixtures)
 from tests.support import CORPUS, ROOT, Result, unavailable
@@ -41,7 +41,7 @@ if importlib.util.find_spec("jsonschema"):
     def _documents_follow_their_schemas(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         """Every JSON document that a test makes has exactly the fields of its schema."""
         problems: list[str] = []
-        json_text = jsonout.json_text
+        json_text = json_document.json_text
 
         def checked(data: dict[str, Any], *, indent: int | None = 2) -> str:
             from tests.output.schema_check import (
@@ -54,7 +54,7 @@ if importlib.util.find_spec("jsonschema"):
             return text
 
         # A command would turn an exception into exit code 3, which a test may expect for another reason.
-        monkeypatch.setattr(jsonout, "json_text", checked)
+        monkeypatch.setattr(json_document, "json_text", checked)
         yield
         assert not problems, problems[0]
 

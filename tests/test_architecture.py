@@ -38,7 +38,7 @@ ALLOWED: dict[str, set[str]] = {
     "inputs": BASE,
     "findings": BASE | {"edit"},
     "ignore_rules": BASE | {"edit", "findings"},
-    "resources": BASE | {"output"},
+    "resources": BASE,
     "edit": BASE | {"findings"},  # which is data about edits
     "batch": BASE | {"edit", "findings"},
     "kube": BASE,
@@ -68,7 +68,9 @@ ONLY_IN: dict[str, set[str]] = {
     "ray": {"elastic", "ray_connection"},
 }
 # These run inside other people's training jobs.
-STANDARD_LIBRARY_ONLY = ("checkpoints", "notices", "errors", "file_io", "durations", "stderr")
+STANDARD_LIBRARY_ONLY = (
+    *("checkpoints", "notices", "errors", "file_io", "durations", "stderr", "text"),
+)
 PRINTS = ("cli",)
 VAGUE_CLASSES = {"Work", "Spot", "Place", "Try", "Clue", "About", "Member", "Supply"}
 VAGUE_VARIABLES = {"found", "one"}

@@ -246,7 +246,8 @@ def _advice(error: Any) -> str:
 
 
 def _one_line(text: str) -> str:
-    from arc_toolkit.output.safe import printable, redact
+    from arc_toolkit.output.redaction import redact
+    from arc_toolkit.text import printable
 
     return redact(printable(" ".join(text.split()))).rstrip(". ")
 

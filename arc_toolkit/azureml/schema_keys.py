@@ -5,7 +5,6 @@ A key that it does not know there is a `ForeignKey`, and has one explanation, so
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from arc_toolkit.azureml.documents import Target
 from arc_toolkit.azureml.kinds import KINDS, Family, Role, Slot, TargetKind
 from arc_toolkit.edit.yaml.nodes import KeyPath, YamlNode, pairs
 from arc_toolkit.resources import data_rows
+from arc_toolkit.text import nearest
 
 # The mappings of a target whose keys are known.
 MAPPINGS = (
@@ -141,9 +141,9 @@ def _explain(
     target: Target, below: str, name: str, known: frozenset[str]
 ) -> tuple[Explanation, str]:
     kind = target.kind
-    near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=_ALIKE)
+    near = nearest(name.lower(), known, cutoff=_ALIKE)
     if kind.role == Role.SPEC:  # azure-ai-ml takes any key
-        return (Explanation.MISSPELT, near[0]) if near else (Explanation.TAKEN, "")
+        return (Explanation.MISSPELT, near) if near else (Explanation.TAKEN, "")
     if (
         below == "distribution" and target.text(below, "type") == "ray"
     ):  # a preview, whose keys come and go
@@ -160,7 +160,7 @@ def _explain(
     if (right := _right_place(kind, below, name)) is not None:
         return Explanation.MISPLACED, right
     if near:
-        return Explanation.MISSPELT, near[0]
+        return Explanation.MISSPELT, near
     is_strict = below in _STRICT_MAPPINGS if below else _is_strict(target)
     return (Explanation.UNKNOWN if is_strict else Explanation.TAKEN), ""
 

@@ -91,7 +91,7 @@ def apply(
                 console.out(f"{row.name} {row.action}{suffix}{detail}")
     finally:
         if as_json:
-            from arc_toolkit.output.jsonout import document
+            from arc_toolkit.output.json_document import document
 
             payload = {"dry_run": args.dry_run, "results": rows}
             console.out(document("apply-instance-types", payload))

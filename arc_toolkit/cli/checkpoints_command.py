@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from arc_toolkit.cli.console import Console
 from arc_toolkit.cli.option_table import add_options
 from arc_toolkit.errors import FOUND, OK, ArcError
-from arc_toolkit.output.safe import printable, show_source
+from arc_toolkit.output.redaction import show_source
+from arc_toolkit.text import printable
 
 if TYPE_CHECKING:
     from arc_toolkit.checkpoints import Checkpoint, Damage
@@ -150,7 +151,7 @@ def _resume(entries: list[Checkpoint | Damage], args: argparse.Namespace, consol
 
 def _print_newest(entry: Checkpoint | Damage, args: argparse.Namespace, console: Console) -> None:
     if args.format == "json":
-        from arc_toolkit.output.jsonout import document
+        from arc_toolkit.output.json_document import document
 
         console.out(document("checkpoints", {"checkpoints": [_row(entry, None)]}))
     else:
@@ -188,7 +189,7 @@ def _show(
 ) -> None:
     rows = [_row(entry, state) for entry, state in zip(entries, states, strict=True)]
     if args.format == "json":
-        from arc_toolkit.output.jsonout import document
+        from arc_toolkit.output.json_document import document
 
         console.out(document("checkpoints", {"checkpoints": rows}))
         return

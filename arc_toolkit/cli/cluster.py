@@ -14,7 +14,8 @@ from arc_toolkit.cli.console import Console
 from arc_toolkit.cli.main import add_common_options
 from arc_toolkit.cli.option_table import Parser
 from arc_toolkit.errors import OK, ArcError
-from arc_toolkit.output.safe import printable, redact
+from arc_toolkit.output.redaction import redact
+from arc_toolkit.text import printable
 
 # name -> (module below arc_toolkit.cli, what it does, an example)
 SUBCOMMANDS = {

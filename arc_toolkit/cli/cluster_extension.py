@@ -13,8 +13,8 @@ from arc_toolkit.cli.main import add_common_options
 from arc_toolkit.cli.option_table import add_options
 from arc_toolkit.errors import FOUND, OK
 from arc_toolkit.kube.taints import Toleration
-from arc_toolkit.output.jsonout import document
-from arc_toolkit.output.safe import printable
+from arc_toolkit.output.json_document import document
+from arc_toolkit.text import printable
 
 DEFAULT_NAME = "azureml"
 

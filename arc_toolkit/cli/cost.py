@@ -90,7 +90,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     for note in report.notes:
         console.note(note)
     if args.format == "json":
-        from arc_toolkit.output.jsonout import document
+        from arc_toolkit.output.json_document import document
 
         text = document("cost", cost_text.cost_json(report)) + "\n"
     elif args.format == "html":

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from arc_toolkit.cli.console import Console
 from arc_toolkit.cli.option_table import CLUSTER, OUTPUT, add_options
 from arc_toolkit.errors import FOUND, OK, ArcError
-from arc_toolkit.output.safe import show_source
+from arc_toolkit.output.redaction import show_source
 
 if TYPE_CHECKING:
     from arc_toolkit.cluster.client import Client

@@ -189,7 +189,7 @@ def _follow(
             ray_cluster.stop(ray, controller)
     summary, code = status["summary"], int(status["code"])
     if args.format == "json":
-        from arc_toolkit.output.jsonout import document
+        from arc_toolkit.output.json_document import document
 
         console.out(document("elastic", summary, indent=None))
     else:

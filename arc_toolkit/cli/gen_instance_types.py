@@ -155,7 +155,7 @@ def report(selection: Selection, refused: list[str], console: Console) -> None:
 def write(files: dict[Path, str], count: int, output: str, console: Console) -> None:
     """Nothing is in place before all of it is written."""
     from arc_toolkit.file_io import make_folder, write_all
-    from arc_toolkit.output.table import plural
+    from arc_toolkit.text import plural
 
     if Path(output) not in files:
         make_folder(Path(output))

@@ -181,10 +181,10 @@ def _dispatch(words: list[str]) -> int:
         return OK
     name = words[0]
     if name not in COMMANDS:
-        import difflib
+        from arc_toolkit.text import nearest
 
-        near = difflib.get_close_matches(name, COMMANDS, n=1)
-        hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(COMMANDS)}"
+        near = nearest(name, COMMANDS)
+        hint = f"did you mean `{near}`?" if near else f"there are {', '.join(COMMANDS)}"
         raise ArcError(f"no command `{name}`: {hint}")
     # What is after `--` belongs to another program.
     own = words[1 : words.index("--")] if "--" in words else words[1:]
@@ -243,7 +243,7 @@ def _fault(words: list[str], error: Exception) -> str:
     import tempfile
     import traceback
 
-    from arc_toolkit.output.safe import redact
+    from arc_toolkit.output.redaction import redact
 
     with tempfile.NamedTemporaryFile(
         "w",

@@ -14,7 +14,6 @@ from arc_toolkit.file_io import collector_paused
 from arc_toolkit.kube.quantities import QuantityError, bytes_requested, cpu_requested
 from arc_toolkit.kube.raw import items_of
 from arc_toolkit.kube.taints import Toleration
-from arc_toolkit.output.safe import printable
 from arc_toolkit.sizing import occupants, reservations
 from arc_toolkit.sizing.node_selection import (
     DEFAULT_DAEMONSETS,
@@ -24,6 +23,7 @@ from arc_toolkit.sizing.node_selection import (
     select_sizes,
 )
 from arc_toolkit.sizing.schedulable import Assumptions, Reserve
+from arc_toolkit.text import printable
 
 DEFAULT_VERSION = "1.33"
 DEFAULT_PLUGIN = "overlay"

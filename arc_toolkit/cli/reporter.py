@@ -123,7 +123,7 @@ class ChangedFiles(Reporter):
     def run(self, paths: Sequence[str], engine: Engine) -> int:
         """Every file of the paths; the exit code."""
         from arc_toolkit import batch
-        from arc_toolkit.output.table import plural
+        from arc_toolkit.text import plural
 
         for outcome in self.reported(batch.run(paths, engine, self._console.progress)):
             if outcome.result is not None:

@@ -47,7 +47,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
         raise ArcError(f"no rule `{args.rule}`: {name_hint(args.rule, rules)}")
     chosen = [rules[args.rule]] if args.rule else list(rules.values())
     if args.format == "json":
-        from arc_toolkit.output.jsonout import document
+        from arc_toolkit.output.json_document import document
 
         console.out(document("rules", {"rules": [rule_data(rule) for rule in chosen]}))
     elif args.rule or args.format == "markdown":

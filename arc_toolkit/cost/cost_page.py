@@ -23,7 +23,7 @@ from arc_toolkit.cost.eviction_rates import percent
 from arc_toolkit.cost.formulas import expected
 from arc_toolkit.cost.plots import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, LinePlot
 from arc_toolkit.cost.prices import Tier, money
-from arc_toolkit.output.page_policy import page_policy
+from arc_toolkit.output.redaction import page_policy
 
 POINTS = 120
 TONES = {Tier.DEDICATED: "dedicated", Tier.SPOT: "spot", Tier.LOW_PRIORITY: "low"}

@@ -13,7 +13,7 @@ from arc_toolkit.cost.share_price import ShareUse
 from arc_toolkit.cost.simulation import MOST_EVICTIONS, Runs, mean_of, quantile, simulate
 from arc_toolkit.cost.training_job import TrainingJob
 from arc_toolkit.errors import ArcError
-from arc_toolkit.output.table import plural
+from arc_toolkit.text import plural
 
 RANGE = (0.05, 0.95)
 RANGE_RUNS = 1000  # for the range without --simulate

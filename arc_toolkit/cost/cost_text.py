@@ -13,7 +13,8 @@ from arc_toolkit.cost.mix import MixResult
 from arc_toolkit.cost.prices import Tier, money
 from arc_toolkit.cost.simulation import mean_of, quantile
 from arc_toolkit.cost.training_job import TrainingJob
-from arc_toolkit.output.table import plural, table
+from arc_toolkit.output.table import table
+from arc_toolkit.text import plural
 
 Style = Callable[..., str]
 BAR = 32

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from arc_toolkit.errors import ArcError
-from arc_toolkit.output.table import plural
+from arc_toolkit.text import plural
 
 _RATE = re.compile(
     r"(?P<low>\d+(?:\.\d+)?)\s*%?\s*(?:(?P<plus>\+)\s*%?|-\s*(?P<high>\d+(?:\.\d+)?)\s*%?)?"

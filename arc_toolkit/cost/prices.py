@@ -15,6 +15,7 @@ from functools import cache
 
 from arc_toolkit.errors import ArcError
 from arc_toolkit.resources import data_file
+from arc_toolkit.text import nearest
 
 REQUIRED = ("size", "region", "tier", "price")
 FIELDS = (*REQUIRED, "currency", "date", "source")
@@ -86,10 +87,8 @@ def prices_of(size: str, region: str, tables: Iterable[PriceTable]) -> dict[Tier
     tables = list(tables)
     regions = sorted({key[1] for table in tables for key in table} - {""})
     if region.lower() not in regions and not any(key[1] == "" for table in tables for key in table):
-        import difflib
-
-        near = difflib.get_close_matches(region.lower(), regions, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(regions)};"
+        near = nearest(region.lower(), regions)
+        hint = f"did you mean {near}?" if near else f"known are {', '.join(regions)};"
         raise ArcError(
             f"--region {region}: no price is known there: {hint} --prices FILE sets others"
         )

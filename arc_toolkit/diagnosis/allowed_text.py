@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable
 from functools import cache
 
-from arc_toolkit.output.safe import redact
+from arc_toolkit.output.redaction import redact
 from arc_toolkit.resources import data_file
 
 LONGEST = 1000

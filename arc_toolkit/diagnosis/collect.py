@@ -27,8 +27,8 @@ from arc_toolkit.diagnosis.sources.container_insights import InsightsTables
 from arc_toolkit.diagnosis.sources.inventory import Inventory, add, add_remote
 from arc_toolkit.diagnosis.unpack import TooLarge, error_reason, read_input, read_whole
 from arc_toolkit.errors import ArcError
-from arc_toolkit.output.safe import show_source
-from arc_toolkit.output.table import plural
+from arc_toolkit.output.redaction import show_source
+from arc_toolkit.text import plural
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor

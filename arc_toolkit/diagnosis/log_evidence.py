@@ -11,6 +11,7 @@ from arc_toolkit.diagnosis.model import CauseKind, Evidence, EvidenceSource, Prs
 from arc_toolkit.diagnosis.scan import LogScan
 from arc_toolkit.diagnosis.xids import HARDWARE_XIDS, xid_reason
 from arc_toolkit.notices.run_log import RunRecord
+from arc_toolkit.text import plural
 
 _FAULTS = (GpuProof.HARDWARE, GpuProof.DRIVER)
 _LAST_WORDS: dict[LastWords, tuple[CauseKind | None, str]] = {
@@ -43,7 +44,7 @@ def steps_lost(run: RunRecord) -> str:
     """What was saved and what is lost, to be added to a sentence."""
     lost = run.steps_lost
     saved = "; nothing is known of a save" if run.saved is None else f"; step {run.saved} was saved"
-    return saved if lost is None else f"{saved}, {lost} step{'' if lost == 1 else 's'} lost"
+    return saved if lost is None else f"{saved}, {plural(lost, 'step')} lost"
 
 
 def noticed(run: RunRecord, path: str, rank: str | None = None) -> PrsEvidence | None:

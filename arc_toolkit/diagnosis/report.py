@@ -26,7 +26,7 @@ from arc_toolkit.diagnosis.model import (
 from arc_toolkit.diagnosis.run_logs import is_run_log
 from arc_toolkit.diagnosis.scan import LogScan
 from arc_toolkit.errors import ArcError
-from arc_toolkit.output.table import plural
+from arc_toolkit.text import nearest, plural
 
 
 def build(
@@ -121,10 +121,8 @@ def only_job(report: DiagnosisReport, name: str) -> DiagnosisReport:
     if not jobs:
         jobs = [job for job in report.jobs if job.folder == name]
     if not jobs:
-        import difflib
-
-        near = difflib.get_close_matches(name, [job.name for job in report.jobs], n=1)
-        hint = f"did you mean `{near[0]}`?" if near else f"there are {len(report.jobs)} jobs"
+        near = nearest(name, [job.name for job in report.jobs])
+        hint = f"did you mean `{near}`?" if near else f"there are {len(report.jobs)} jobs"
         raise ArcError(f"no job `{name}` in these sources: {hint}")
     names = {job.name for job in jobs}
     runs = {job.run_id for job in jobs} | names

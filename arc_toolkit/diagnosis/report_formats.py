@@ -21,8 +21,8 @@ from arc_toolkit.diagnosis.model import (
 )
 from arc_toolkit.diagnosis.report import attempts_by_job, levels
 from arc_toolkit.diagnosis.report_words import evidence_text
-from arc_toolkit.output import jsonout
-from arc_toolkit.output.safe import printable
+from arc_toolkit.output import json_document
+from arc_toolkit.text import printable
 
 # The fields of a record in JSON, in order. Within v1, fields are only added.
 FIELDS = {
@@ -48,7 +48,7 @@ COLUMNS = (
 def to_json(report: DiagnosisReport) -> str:
     """Everything, including every skipped file."""
     grouped = attempts_by_job(report)
-    return jsonout.document(
+    return json_document.document(
         "diagnose",
         {
             "summary": {

@@ -20,7 +20,7 @@ from arc_toolkit.diagnosis.report_words import (
     retried_text,
     route_text,
 )
-from arc_toolkit.output.safe import printable
+from arc_toolkit.text import printable
 
 MOST_ROWS = 200  # an issue is read by people
 

@@ -38,9 +38,8 @@ from arc_toolkit.diagnosis.report_words import (
 )
 from arc_toolkit.diagnosis.signals import KINDS
 from arc_toolkit.diagnosis.suggestions import anti_affinity
-from arc_toolkit.output.page_policy import page_policy
-from arc_toolkit.output.safe import printable
-from arc_toolkit.output.table import plural
+from arc_toolkit.output.redaction import page_policy
+from arc_toolkit.text import plural, printable
 
 MOST_JOBS = 1000  # the page stays fast; JSON and CSV have the rest
 MOST_NODES = 1000

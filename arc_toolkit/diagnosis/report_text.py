@@ -28,8 +28,8 @@ from arc_toolkit.diagnosis.report_words import (
 )
 from arc_toolkit.diagnosis.signals import KINDS
 from arc_toolkit.diagnosis.suggestions import anti_affinity
-from arc_toolkit.output.safe import printable
-from arc_toolkit.output.table import plural, table
+from arc_toolkit.output.table import table
+from arc_toolkit.text import plural, printable
 
 MOST_ROWS = 50
 MOST_OTHER_NODES = 10

@@ -22,8 +22,7 @@ from arc_toolkit.diagnosis.model import (
 )
 from arc_toolkit.diagnosis.report import levels
 from arc_toolkit.diagnosis.signals import KINDS
-from arc_toolkit.output.safe import printable
-from arc_toolkit.output.table import plural
+from arc_toolkit.text import plural, printable
 
 JOB_COLUMNS = ["Job", "Attempts", "Ended", "Nodes", "Cause", "Since (UTC)"]
 NODE_COLUMNS = ["Node", "Verdict", "Failed (95 %)", "Pool", "Why"]

@@ -29,7 +29,7 @@ from arc_toolkit.diagnosis.counter_series import (
 )
 from arc_toolkit.diagnosis.model import Confidence, MetricLimit, Restart
 from arc_toolkit.diagnosis.value_jumps import Trend
-from arc_toolkit.output.safe import show_source
+from arc_toolkit.output.redaction import show_source
 
 if TYPE_CHECKING:
     from arc_toolkit.diagnosis.sources.metric_points import Point

@@ -16,7 +16,7 @@ from arc_toolkit.kube.nodes import POOL_LABELS, SIZE_LABELS
 from arc_toolkit.kube.pods import RUN_ID_LABEL
 from arc_toolkit.kube.raw import mapping, rows
 from arc_toolkit.kube.taints import SPOT_KEY
-from arc_toolkit.output.safe import redact
+from arc_toolkit.output.redaction import redact
 
 Json = dict[str, Any]
 

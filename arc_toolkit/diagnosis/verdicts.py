@@ -36,7 +36,7 @@ from arc_toolkit.diagnosis.model import (
 from arc_toolkit.diagnosis.node_votes import NodeVotes
 from arc_toolkit.diagnosis.signals import KINDS
 from arc_toolkit.diagnosis.statistics import excluded_rate, wilson
-from arc_toolkit.output.table import plural
+from arc_toolkit.text import plural
 
 OK_BELOW = 0.30  # `ok` excludes a failure rate above this: 9 good votes do
 UNUSUAL = (

@@ -15,6 +15,7 @@ from arc_toolkit.kube.devices import GPU_RESOURCES, devices_in, is_device
 from arc_toolkit.kube.labels import is_label, matches, name_problem
 from arc_toolkit.kube.quantities import MI, QuantityError, bytes_requested, cpu_requested, parse
 from arc_toolkit.kube.raw import mapping
+from arc_toolkit.text import nearest
 
 GROUP = "amlarc.azureml.com/"
 API_VERSION = f"{GROUP}v1alpha1"
@@ -245,7 +246,7 @@ def _key_problems(
         path = ("spec", "resources", section)
         for key in mapping(resources.get(section)):
             if key not in ("cpu", "memory") and not is_device(str(key)):
-                hint = _near(str(key), ("cpu", "memory", *GPU_RESOURCES))
+                hint = _suggestion(str(key), ("cpu", "memory", *GPU_RESOURCES))
                 message = f"{'.'.join(path)}.{key} is not a resource that a type can have{hint}"
                 yield SpecProblem(SpecRule.UNKNOWN_KEY, message, (*path, str(key)), at_key=True)
 
@@ -255,20 +256,19 @@ def _unknown(
 ) -> Iterator[SpecProblem]:
     for key in map(str, keys):
         if key not in known:
-            message = f"{'.'.join((*path, key))} does not exist; there are {' and '.join(known)}{_near(key, known)}"
+            choices = f"there are {' and '.join(known)}{_suggestion(key, known)}"
+            message = f"{'.'.join((*path, key))} does not exist; {choices}"
             yield SpecProblem(SpecRule.UNKNOWN_KEY, message, (*path, key), at_key=True)
 
 
-def _near(key: str, known: Sequence[str]) -> str:
+def _suggestion(key: str, known: Sequence[str]) -> str:
     """`: did you mean nodeSelector?`"""
-    import difflib
-
     by_lower = {
         name.rpartition("/")[2].lower(): name for name in reversed(known)
     }  # `gpu` is NVIDIA's
     by_lower.update({name.lower(): name for name in known})
-    near = difflib.get_close_matches(key.lower(), by_lower, n=1, cutoff=0.6)
-    return f": did you mean {by_lower[near[0]]}?" if near else ""
+    near = nearest(key.lower(), by_lower)
+    return f": did you mean {by_lower[near]}?" if near else ""
 
 
 def _gpu_problems(resources: Mapping[str, Any]) -> Iterator[SpecProblem]:

@@ -19,9 +19,8 @@ from arc_toolkit.edit.files.discover import Problem, Skipped
 from arc_toolkit.edit.files.edits import Edit
 from arc_toolkit.errors import FOUND, OK, USAGE
 from arc_toolkit.findings import FileResult, Finding, Rule
-from arc_toolkit.output.jsonout import document
-from arc_toolkit.output.safe import printable
-from arc_toolkit.output.table import plural
+from arc_toolkit.output.json_document import document
+from arc_toolkit.text import plural, printable
 
 Format = Literal["text", "json", "sarif", "github"]
 NewFiles = Sequence[tuple[str, bytes]]

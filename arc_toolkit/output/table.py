@@ -1,4 +1,4 @@
-"""Plain text: tables with aligned columns, and counts."""
+"""Plain text: tables with aligned columns."""
 
 from __future__ import annotations
 
@@ -29,8 +29,3 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence
     return "\n".join(
         "  ".join(cell(text, index) for index, text in enumerate(line)).rstrip() for line in lines
     )
-
-
-def plural(count: int, word: str) -> str:
-    """`1 job`, `2 jobs`."""
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from arc_toolkit.kube.quantities import KI, cpu_text, memory_text
-from arc_toolkit.output.jsonout import document
+from arc_toolkit.output.json_document import document
 from arc_toolkit.output.table import table
 from arc_toolkit.sizing.fits import Fit
 from arc_toolkit.sizing.schedulable import Schedulable

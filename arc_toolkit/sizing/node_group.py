@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from arc_toolkit.kube.devices import device_name
 from arc_toolkit.kube.nodes import Node
 from arc_toolkit.sizing.schedulable import Limit, Schedulable
+from arc_toolkit.text import plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class NodeGroup:
         pools = tuple(sorted({node.pool for node in members if node.pool}))
         size = next((node.size for node in members), "")
         where = f"pool {', '.join(pools)}, " if pools else ""
-        count = f"{len(members)} node{'s' if len(members) > 1 else ''}"
+        count = plural(len(members), "node")
         title = f"{size or 'nodes without a size label'} ({where}{count})"
         return cls(title, selector, nodes, source, pools, size, members)
 

@@ -32,6 +32,7 @@ from arc_toolkit.sizing.schedulable import (
     version_of,
 )
 from arc_toolkit.sizing.selectors import gpu_parts
+from arc_toolkit.text import plural
 
 DEFAULT_DAEMONSETS = ("aks-overlay", "azureml")
 
@@ -267,7 +268,7 @@ def _left_out_notes(refused: list[UnusableNode]) -> list[str]:
     for row in refused:
         by_reason.setdefault(str(row), []).append(row.node.name)
     return [
-        f"left out {len(names)} node{'s' if len(names) > 1 else ''} ({some_names(names)}): {reason}"
+        f"left out {plural(len(names), 'node')} ({some_names(names)}): {reason}"
         for reason, names in by_reason.items()
     ]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from arc_toolkit.kube.instance_type_spec import InstanceTypeSpec
 from arc_toolkit.kube.nodes import UnusableNode
-from arc_toolkit.output.jsonout import document
+from arc_toolkit.output.json_document import document
 from arc_toolkit.output.table import table
 from arc_toolkit.sizing.fits import Candidate
 from arc_toolkit.sizing.schedulable import LineKind, Schedulable

@@ -12,6 +12,7 @@ from arc_toolkit.errors import ArcError
 from arc_toolkit.kube.devices import GPU_RESOURCES, NO_DEVICES, devices_text
 from arc_toolkit.kube.quantities import GI, MI, cpu_text
 from arc_toolkit.sizing.node_group import NodeGroup
+from arc_toolkit.text import plural
 
 CPU_STEP_M = 10
 _WORDS = {"whole": 1, "half": 2, "third": 3, "quarter": 4}
@@ -134,8 +135,9 @@ def too_little(group: NodeGroup, n: int = 1, step: int = CPU_STEP_M) -> str:
     if over:
         return f"nothing is left for jobs: what the node keeps and its DaemonSets ask for {over} more than it has"
     if cpu_m // n < step:
-        return f"{cpu_text(cpu_m)} cpu is too little for {n} share{'s' if n > 1 else ''} of at least {cpu_text(step)}"
-    return f"{memory // MI}Mi memory is too little for {n} share{'s' if n > 1 else ''}"
+        shares = f"{plural(n, 'share')} of at least {cpu_text(step)}"
+        return f"{cpu_text(cpu_m)} cpu is too little for {shares}"
+    return f"{memory // MI}Mi memory is too little for {plural(n, 'share')}"
 
 
 def fit(group: NodeGroup, size: Size) -> Portion:

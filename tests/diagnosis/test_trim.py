@@ -20,7 +20,7 @@ from arc_toolkit.diagnosis import cluster_index, report, trim
 from arc_toolkit.diagnosis.allowed_text import allowed_reason, allowed_text
 from arc_toolkit.diagnosis.history import History, RecordedChange
 from arc_toolkit.diagnosis.model import ClusterFacts, Stats
-from arc_toolkit.output.safe import redact
+from arc_toolkit.output.redaction import redact
 from tests.diagnosis import incident_cases
 from tests.diagnosis.sample import fleet
 

@@ -17,7 +17,7 @@ from arc_toolkit.cli import elastic_command
 from arc_toolkit.cli.console import Console
 from arc_toolkit.elastic import ray_cluster
 from arc_toolkit.elastic.timeline import Timeline, status_line, summary_line
-from arc_toolkit.output.jsonout import document
+from arc_toolkit.output.json_document import document
 from tests.output.schema_check import schema_problem
 from tests.support import Result
 

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, cast
 
 from arc_toolkit.diagnosis.model import LogFile
 from arc_toolkit.errors import ArcError, missing_extra
-from arc_toolkit.output.safe import redact, show_source
+from arc_toolkit.output.redaction import redact, show_source
 
 WHOLE_BYTES = (
     4 << 20

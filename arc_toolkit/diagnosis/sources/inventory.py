@@ -22,7 +22,7 @@ from arc_toolkit.diagnosis.sources.container_insights import is_export
 from arc_toolkit.diagnosis.sources.zips import ARCHIVES, add_zip, clean
 from arc_toolkit.diagnosis.unpack import READ_ERRORS, BoundedStream, error_reason, unpacked
 from arc_toolkit.errors import ArcError
-from arc_toolkit.output.safe import show_source
+from arc_toolkit.output.redaction import show_source
 
 UNRELATED = "not a file that diagnose reads"
 KUBERNETES_NAME = re.compile(

@@ -18,7 +18,7 @@ from arc_toolkit.diagnosis import times
 from arc_toolkit.diagnosis.unpack import read_input
 from arc_toolkit.errors import ArcError, missing_extra
 from arc_toolkit.file_io import decode
-from arc_toolkit.output.safe import redact, show_source
+from arc_toolkit.output.redaction import redact, show_source
 
 # The names of the columns in MLflow, W&B, TensorBoard exports and files of users.
 STEP = ("step", "_step", "global_step", "iteration")

@@ -1,14 +1,9 @@
-"""Text that is safe to show: no terminal control characters, no secrets."""
+"""Output that is safe to share: text without secrets, pages that load nothing from the network."""
 
 from __future__ import annotations
 
 import re
 
-# Terminal controls, every kind of line break, and what turns the direction of writing (a name can lie with it).
-_CONTROL = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]"
-)
-_NAMED = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
 # A value: quoted (the quotes may be escaped, as in JSON inside JSON), or up to the end of the word.
 _VALUE = r"""(?: \\*"(?:[^"\\]|\\.)*" | \\*'(?:[^'\\]|\\.)*' | [^\s&;,]+ )"""
 _KEY = r"(?:api|access|account|shared|client|private)[-_]?key"
@@ -36,15 +31,6 @@ _SECRET = re.compile(
 _CONTAINER_SCHEMES = ("az", "abfs", "abfss")  # az://container@account/prefix: no user there
 
 
-def printable(text: str) -> str:
-    """Control characters (a job may be called anything) as visible escapes."""
-    return _CONTROL.sub(lambda match: _NAMED.get(match[0]) or _escaped(ord(match[0])), text)
-
-
-def _escaped(code: int) -> str:
-    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
-
-
 def redact(text: str) -> str:
     """Values that look like secrets, masked."""
     return _SECRET.sub(_masked, text)
@@ -57,7 +43,7 @@ def _masked(match: re.Match[str]) -> str:
 
 
 def show_source(source: str) -> str:
-    """A path as it is, an address without what may be secret in it: user, password and query string."""
+    """A path as it is; an address without its user, password and query string."""
     scheme, separator, rest = source.partition("://")
     if not separator:
         return source
@@ -66,3 +52,19 @@ def show_source(source: str) -> str:
     if "@" in rest and not (scheme in _CONTAINER_SCHEMES and ":" not in rest.partition("/")[0]):
         rest = rest.rpartition("@")[2]
     return redact(f"{scheme}://{rest}{hash_sign}{fragment}")
+
+
+def page_policy(style: str, script: str = "") -> str:
+    """The content security policy of a page: only its own style and script, by their hashes."""
+    scripts = f"script-src '{_hash(script)}'; " if script else ""
+    styles = f"style-src '{_hash(style)}'; "
+    return (
+        f"default-src 'none'; {styles}{scripts}img-src data:; base-uri 'none'; form-action 'none'"
+    )
+
+
+def _hash(text: str) -> str:
+    import base64
+    import hashlib
+
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
