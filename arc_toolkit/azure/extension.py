@@ -16,8 +16,8 @@ from arc_toolkit.azure.scope import Cluster
 from arc_toolkit.azure.session import message, messages
 from arc_toolkit.errors import ArcError
 from arc_toolkit.kube.taints import SPOT_KEY, Toleration
-from arc_toolkit.text import printable
 from arc_toolkit.output.table import table
+from arc_toolkit.text import printable
 
 EXTENSION_TYPE = "Microsoft.AzureML.Kubernetes"
 RELEASE_NAMESPACE = "azureml"

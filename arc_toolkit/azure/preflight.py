@@ -29,10 +29,10 @@ from arc_toolkit.kube.labels import labels_text, matches, some_names
 from arc_toolkit.kube.nodes import Node, UnusableNode, WhyUnusable
 from arc_toolkit.kube.taints import AZUREML_TOLERATIONS, SPOT_TAINT, Toleration, untolerated
 from arc_toolkit.output.json_document import document
-from arc_toolkit.text import printable
 from arc_toolkit.sizing import vm_sizes
 from arc_toolkit.sizing.fits import fit_of
 from arc_toolkit.sizing.occupants import Occupant
+from arc_toolkit.text import printable
 
 VOLCANO_CRD = "podgroups.scheduling.volcano.sh"
 ACCELERATOR_LABEL = "kubernetes.azure.com/accelerator"
