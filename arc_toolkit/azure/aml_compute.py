@@ -1,7 +1,8 @@
 """An AmlCompute cluster as azure-ai-ml reads it: YAML and Python. Pure.
 
-The tier has one accepted spelling: in YAML `LowPriority`, `low-priority` and `spot` are refused, and Python's
-`AmlCompute(tier="LowPriority")`, which Microsoft's notebooks show, sends `Lowpriority` (azure-ai-ml 1.35.2).
+The tier has one accepted spelling: in YAML `LowPriority`, `low-priority` and `spot` are refused,
+and Python's `AmlCompute(tier="LowPriority")`, which Microsoft's notebooks show, sends `Lowpriority`
+(azure-ai-ml 1.35.2).
 https://learn.microsoft.com/azure/machine-learning/how-to-create-attach-compute-cluster
 """
 

@@ -1,7 +1,8 @@
 """The AzureML extension as data: wanted settings, the plan against what is there, request bodies, health.
 
-Pure. Facts: https://learn.microsoft.com/azure/machine-learning/how-to-deploy-kubernetes-extension and, for what a
-request must carry beside them, `az k8s-extension` (azure-cli-extensions, AzureMLKubernetes.py).
+Pure. Facts: https://learn.microsoft.com/azure/machine-learning/how-to-deploy-kubernetes-extension
+and, for what a request must carry beside them, `az k8s-extension` (azure-cli-extensions,
+AzureMLKubernetes.py).
 """
 
 from __future__ import annotations
@@ -322,8 +323,9 @@ def update_body(
 ) -> dict[str, Any]:
     """The body of the PATCH: only what changes.
 
-    Not the SDK's PatchExtension: its defaults would put a pinned extension back on automatic upgrades. Protected
-    settings are never sent: Azure takes the ones that a PATCH leaves out of that map as obsolete and deletes them.
+    Not the SDK's PatchExtension: its defaults would put a pinned extension back on automatic
+    upgrades. Protected settings are never sent: Azure takes the ones that a PATCH leaves out of
+    that map as obsolete and deletes them.
     """
     properties: dict[str, Any] = {}
     if changed:
@@ -353,7 +355,7 @@ def _switch(value: str) -> str:
     return value.lower() if value.lower() in ("true", "false") else value
 
 
-# --- health --------------------------------------------------------------------------------------------------------
+# --- health ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

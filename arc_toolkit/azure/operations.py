@@ -1,6 +1,7 @@
 """Reading and changing the extension through azure-mgmt-kubernetesconfiguration.
 
-A dry run is the same call with a client that raises WouldSend at its first write, so it shows what would be sent.
+A dry run is the same call with a client that raises WouldSend at its first write, so it shows what
+would be sent.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """What AzureML on a cluster needs, as a list of checks. Pure: facts in, checks out.
 
-A fact that is not available is an `UnknownFact` with its reason, and every check that needs it then cannot tell.
+A fact that is not available is an `UnknownFact` with its reason, and every check that needs it then
+cannot tell.
 """
 
 from __future__ import annotations
@@ -378,7 +379,8 @@ def _placement(facts: Facts) -> CheckResult:
 def _move(facts: Facts, avoid: Collection[str] = ()) -> str | None:
     """Options that put the extension's own pods onto another pool, system pools first.
 
-    A key of its nodeSelector can be changed and not be removed, so each gets the value of the new pool.
+    A key of its nodeSelector can be changed and not be removed, so each gets the value of the new
+    pool.
     """
     selector = extension.node_selector_of(facts.settings)
     nodes = [

@@ -167,7 +167,7 @@ def _is_spot(node: Node) -> bool:
     return any(taint.key == SPOT_KEY for taint in node.taints)
 
 
-# --- gathering: one side that cannot be reached never hides the other --------------------------------------------
+# --- gathering: one side that cannot be reached never hides the other -----------------------------
 
 
 def azure_side(

@@ -1,6 +1,7 @@
 """Volcano's scheduler configuration: whether a job for a pool at zero nodes ever gets pods. Pure.
 
-The extension's own configuration, and one for the autoscaler that has no effect because of its indentation:
+The extension's own configuration, and one for the autoscaler that has no effect because of its
+indentation:
 https://learn.microsoft.com/azure/machine-learning/how-to-troubleshoot-kubernetes-extension#volcano-scheduler
 tests/cluster/test_from_zero.py has tried each of them on a real Volcano.
 """
@@ -16,8 +17,8 @@ from arc_toolkit.azure.extension import RELEASE_NAMESPACE
 SETTING = "volcanoScheduler.schedulerConfigMap"
 KEY = "volcano-scheduler.conf"
 NAME = "volcano-from-zero"
-# Both only let a job in if the nodes that are there have room for it: JobEnqueueable in volcano-sh/volcano,
-# pkg/scheduler/plugins.
+# Both only let a job in if the nodes that are there have room for it: JobEnqueueable in
+# volcano-sh/volcano, pkg/scheduler/plugins.
 HOLDING = ("overcommit", "proportion")
 
 

@@ -1,6 +1,7 @@
 """Which subscription, resource group, cluster and workspace are meant: options, environment, `az` defaults.
 
-Reads the two files that `az` keeps (`config` and `azureProfile.json`); neither runs `az` nor signs in.
+Reads the two files that `az` keeps (`config` and `azureProfile.json`); neither runs `az` nor signs
+in.
 """
 
 from __future__ import annotations

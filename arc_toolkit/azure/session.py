@@ -1,6 +1,7 @@
 """Signing in, plain reads of Azure's management API, and errors as one sentence.
 
-Nothing of azure.* is imported before it is needed. Tests pass their own credential, cloud and client options.
+Nothing of azure.* is imported before it is needed. Tests pass their own credential, cloud and
+client options.
 """
 
 from __future__ import annotations
@@ -73,8 +74,9 @@ class Session:
     def client_options(self, *, read_only: bool) -> dict[str, Any]:
         """Options for an SDK client; a read-only one raises WouldSend instead of sending anything but GET.
 
-        The guard is there twice: first in the pipeline, so that a dry run needs no token for its last request, and
-        again behind the SDK's own policies, because one of those registers resource providers by itself.
+        The guard is there twice: first in the pipeline, so that a dry run needs no token for its
+        last request, and again behind the SDK's own policies, because one of those registers
+        resource providers by itself.
         """
         options = dict(self.options)
         if read_only:
@@ -275,9 +277,8 @@ def _guard() -> Any:
             if http.method in ("GET", "HEAD"):
                 return
             parts = urlsplit(http.url)
-            content = getattr(http, "content", None) or getattr(
-                http, "data", None
-            )  # new and old request class
+            # new and old request class
+            content = getattr(http, "content", None) or getattr(http, "data", None)
             if isinstance(content, bytes):
                 content = content.decode("utf-8")
             raise WouldSend(

@@ -1,7 +1,8 @@
 """A spot node pool of AKS as data: what is refused before anything is sent, and the body of the request. Pure.
 
-Facts: https://learn.microsoft.com/azure/aks/spot-node-pool, https://learn.microsoft.com/azure/virtual-machines/spot-vms
-and, for sizes and labels, https://learn.microsoft.com/azure/aks/quotas-skus-regions and .../aks/use-labels.
+Facts: https://learn.microsoft.com/azure/aks/spot-node-pool,
+https://learn.microsoft.com/azure/virtual-machines/spot-vms and, for sizes and labels,
+https://learn.microsoft.com/azure/aks/quotas-skus-regions and .../aks/use-labels.
 """
 
 from __future__ import annotations

@@ -92,7 +92,8 @@ def bicep(pool: SpotPool, cluster: Cluster) -> str:
 def terraform(pool: SpotPool, cluster: Cluster) -> str:
     """For azurerm 4 and newer, which called `auto_scaling_enabled` `enable_auto_scaling` before.
 
-    The provider wants the label and taint of AKS written out, or each plan would take them away again:
+    The provider wants the label and taint of AKS written out, or each plan would take them away
+    again:
     https://registry.terraform.io/providers/hashicorp/azurerm/latest/docs/resources/kubernetes_cluster_node_pool
     """
     data = {"name": cluster.name, "resource_group_name": cluster.resource_group}

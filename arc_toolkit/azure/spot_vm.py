@@ -1,7 +1,9 @@
 """One spot VM that trains: cloud-init, a systemd unit, and the `az` commands around it, as files. Pure.
 
-Custom data runs at the first boot only, so it installs a unit that starts the training at every boot:
-https://learn.microsoft.com/azure/virtual-machines/custom-data, https://learn.microsoft.com/azure/virtual-machines/spot-vms
+Custom data runs at the first boot only, so it installs a unit that starts the training at every
+boot:
+https://learn.microsoft.com/azure/virtual-machines/custom-data,
+https://learn.microsoft.com/azure/virtual-machines/spot-vms
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Verified checkpoints for training code: never half written, never silently damaged. Standard library only.
+"""Verified checkpoints for training code: never half written, never silently damaged.
 
     from arc_toolkit.checkpoints import Store
 
@@ -11,13 +11,14 @@
             with store.save(step) as folder:
                 save(folder / "model.bin")
 
-Its own trouble, such as a full disk, is reported and does not end the run, unless `strict=True` asks for that.
+Its own trouble, such as a full disk, is reported and does not end the run, unless `strict=True`
+asks for that.
 """
 
 from __future__ import annotations
 
 from arc_toolkit.checkpoints.batches import Batches
-from arc_toolkit.checkpoints.manifest import Checkpoint, Damage
+from arc_toolkit.checkpoints.manifest import Checkpoint, InvalidCheckpoint
 from arc_toolkit.checkpoints.store import CheckpointError, Store
 
-__all__ = ["Batches", "Checkpoint", "CheckpointError", "Damage", "Store"]
+__all__ = ["Batches", "Checkpoint", "CheckpointError", "InvalidCheckpoint", "Store"]

@@ -33,7 +33,7 @@ class BackgroundSave:
         return time.monotonic() - self._began
 
     def start(self, call: Callable[[], None]) -> None:
-        """Only after `wait`. Without a thread (too many, or Python is ending) the save is done at once."""
+        """Only after `wait`. Without a thread (too many, or Python is ending) it saves at once."""
         self._stop.clear()
         self._began = time.monotonic()
         thread = threading.Thread(target=self._run, args=(call,), name="checkpoint")

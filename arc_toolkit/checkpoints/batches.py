@@ -1,4 +1,4 @@
-"""Which examples belong to which step: a function of the step alone, so that a run goes on in the middle of an epoch.
+"""Which examples belong to a step: a function of the step, to resume within an epoch.
 
 batches = Batches(len(data), 32, seed=0)
 for step in store.steps(10 * len(batches)):        # ten epochs
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 class Batches:
-    """`batches[step]` are the indices of a step, in a new order for every epoch. `len(batches)` are the steps of one.
+    """`batches[step]`: the indices of a step, in a new order per epoch of `len(batches)` steps.
 
-    It also is the `batch_sampler` of a PyTorch DataLoader: every iteration is one epoch, the first one from `start` on.
-    Of several ranks each takes its part of the batch.
+    It also is the `batch_sampler` of a PyTorch DataLoader: every iteration is one epoch, the first
+    one from `start` on. Of several ranks each takes its part of the batch.
     """
 
     def __init__(
@@ -36,7 +36,8 @@ class Batches:
             )
         if drop_last and count < size:
             raise ValueError(
-                f"a batch of {size} from {count} examples, and smaller ones dropped: no batch is left"
+                f"a batch of {size} from {count} examples, and smaller ones dropped: "
+                "no batch is left"
             )
         self._count, self._size, self._seed, self._shuffle = count, size, seed, shuffle
         self._rank, self._world_size = rank, world_size
@@ -49,7 +50,7 @@ class Batches:
         return self._steps
 
     @property
-    def left_in_epoch(self) -> int:
+    def steps_in_epoch(self) -> int:
         """The steps from `start` to the end of its epoch."""
         return self._steps - self.start % self._steps
 
@@ -75,7 +76,7 @@ class Batches:
             if self._shuffle:
                 from random import Random
 
-                # Of Python's generator only random() is promised to stay the same in later versions; shuffle() is not.
+                # Python promises that random() stays the same in later versions, not shuffle().
                 draw = Random(f"{self._seed}/{epoch}").random  # noqa: S311  (nothing secret)
                 keys = [draw() for _ in order]
                 order.sort(key=keys.__getitem__)

@@ -1,8 +1,8 @@
-"""Digests of the blocks of files, by as many threads as there are cores: one digests less than a disk takes.
+"""Digests of the blocks of files, by a thread per core: one is slower than a disk.
 
-CRC-32, as in file systems and databases, because they are there to find damage: whoever can change a file on purpose
-can change its manifest too. SHA-256 takes more than twice as long, fourteen times on a processor without instructions
-for it, and a save would have to wait for it.
+CRC-32, as in file systems and databases, because they are there to find damage: whoever can change
+a file on purpose can change its manifest too. SHA-256 takes more than twice as long, fourteen times
+on a processor without instructions for it, and a save would have to wait for it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 BLOCK = 4 * 1024 * 1024  # has a digest of its own
 _PIECE = 1024 * 1024  # is read at once, per thread; it stays in the cache of a core
-# The key of the digests in a manifest, and that of earlier versions, whose checkpoints are still good.
+# The key of the digests in a manifest, and that of earlier versions, which stay readable.
 KIND, EARLIER_KIND = "crc32", "sha256"
 
 
@@ -42,10 +42,10 @@ def digest_files(
     folder: Path,
     names: Sequence[str],
     block_size: int = BLOCK,
-    known: Mapping[str, Sequence[str | None]] | None = None,
+    ready: Mapping[str, Sequence[str | None]] | None = None,
     kind: str = KIND,
 ) -> list[dict[str, Any]]:
-    """Path, size and the digests of every block of these files. Blocks whose digest is known are not read."""
+    """Path, size and block digests of these files. Blocks with a `ready` digest are not read."""
     if kind == KIND:
         new_digest: Callable[[], Any] = Crc32
     else:
@@ -57,7 +57,7 @@ def digest_files(
     blocks: dict[str, list[str | None]] = {}
     for name in names:
         count = -(-sizes[name] // block_size)
-        blocks[name] = [*((known or {}).get(name, ())), *[None] * count][:count]
+        blocks[name] = [*((ready or {}).get(name, ())), *[None] * count][:count]
     work = [
         (name, number)
         for name in names
@@ -86,7 +86,7 @@ def digest_files(
         except OSError as error:
             failures.append(error)
 
-    helpers = [in_thread(digest_some) for _ in range(min(len(work), _threads()) - 1)]
+    helpers = [start_thread(digest_some) for _ in range(min(len(work), _threads()) - 1)]
     digest_some()
     for join in helpers:
         join()
@@ -95,8 +95,8 @@ def digest_files(
     return [{"path": name, "size": sizes[name], kind: blocks[name]} for name in names]
 
 
-def in_thread(call: Callable[[], None]) -> Callable[[], None]:
-    """Begin a call; the result waits for its end. Without a thread (too many, or Python is ending) it is done here."""
+def start_thread(call: Callable[[], None]) -> Callable[[], None]:
+    """Begin a call; the result waits for its end. Without a thread it is made here."""
     thread = threading.Thread(target=call)
     try:
         thread.start()

@@ -1,7 +1,7 @@
-"""What a checkpoint is on disk: a folder of files and a manifest that is written last, and is the commit.
+"""A checkpoint on disk: a folder of files, and a manifest that is written last, as the commit.
 
-The manifest has the size and the digests of the blocks of every file, and a digest of itself. A folder without
-it was never committed; a folder that differs from it in any byte is damaged.
+The manifest has the size and the digests of the blocks of every file, and a digest of itself. A
+folder without it was never committed; a folder that differs from it in any byte is damaged.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import stat
 import sys
 import time
 
-from arc_toolkit.checkpoints.digests import BLOCK, EARLIER_KIND, KIND, digest_files, in_thread
+from arc_toolkit.checkpoints.digests import BLOCK, EARLIER_KIND, KIND, digest_files, start_thread
 
 TYPE_CHECKING = False  # `typing` alone takes as long to import as all the rest
 if TYPE_CHECKING:
@@ -40,30 +40,31 @@ _LIBRARIES = (
 )
 
 
-class Damage:
-    """Why a folder is not a valid checkpoint; without a manifest (not `committed`) it may still be being written.
+class InvalidCheckpoint:
+    """Why a folder is not a valid checkpoint; without a manifest it may still be being written.
 
-    `in_doubt`: it could not be read, which may be over soon, such as trouble with a network file system.
+    `is_transient`: it could not be read, which may be over soon, such as trouble with a network
+    file system.
     """
 
-    __slots__ = ("committed", "folder", "in_doubt", "reason")
+    __slots__ = ("committed", "folder", "is_transient", "reason")
 
     def __init__(
-        self, folder: Path, reason: str, *, committed: bool = True, in_doubt: bool = False
+        self, folder: Path, reason: str, *, committed: bool = True, is_transient: bool = False
     ) -> None:
-        self.folder, self.reason, self.committed, self.in_doubt = (
+        self.folder, self.reason, self.committed, self.is_transient = (
             folder,
             reason,
             committed,
-            in_doubt,
+            is_transient,
         )
 
     @property
     def order(self) -> tuple[int, int, str]:
         """By step, then by writer, then by save, as the name of the folder says."""
         parts = self.folder.name.split("-")
-        known = len(parts) > 2 and parts[1].isdigit() and parts[2].isdigit()
-        return (*((int(parts[1]), int(parts[2])) if known else (-1, 0)), self.folder.name)
+        is_numbered = len(parts) > 2 and parts[1].isdigit() and parts[2].isdigit()
+        return (*((int(parts[1]), int(parts[2])) if is_numbered else (-1, 0)), self.folder.name)
 
     def __repr__(self) -> str:
         return f"Damage({str(self.folder)!r}, {self.reason!r})"
@@ -81,7 +82,7 @@ class Checkpoint:
 
     @property
     def order(self) -> tuple[int, int, str]:
-        """By step, then by writer, then by its saves, which are counted in the name of the folder."""
+        """By step, then by writer, then by its saves, which the name of the folder counts."""
         return self.step, self.fence, self.folder.name
 
     def __repr__(self) -> str:
@@ -98,7 +99,8 @@ class Checkpoint:
 def files_below(folder: Path) -> Iterator[str]:
     """The files of a checkpoint, without its manifest, relative to the folder and in order.
 
-    OSError for what is not a file of its own: what a link points to may change later, and a pipe can never be read.
+    OSError for what is not a file of its own: what a link points to may change later, and a pipe
+    can never be read.
     """
     for top, folders, names in os.walk(folder, onerror=_raise):
         folders.sort()
@@ -157,37 +159,38 @@ def _plain(value: Any) -> Any:
 
 
 def seal(
-    folder: Path, fields: dict[str, Any], known: Mapping[str, Sequence[str | None]] | None = None
+    folder: Path, fields: dict[str, Any], ready: Mapping[str, Sequence[str | None]] | None = None
 ) -> dict[str, Any]:
-    """Make the manifest of a folder from what is read back from its files, and everything durable. It is not a
-    checkpoint before `publish`.
+    """Make the manifest of a folder from what is read back from its files, and everything durable.
+    It is not a checkpoint before `publish`.
 
-    Reading back and digesting goes on while the kernel writes the files out: together they take about as long as the
-    slower of the two. Digests that are `known`, because they were made while the file was written, spare that.
+    Reading back and digesting goes on while the kernel writes the files out: together they take
+    about as long as the slower of the two. Digests that are `ready`, because they were made while
+    the file was written, spare that.
     """
     for name in (NAME, _TEMPORARY):
         if os.path.lexists(folder / name):
             raise OSError(f"{name} is the name of the manifest: use another one")
     names = list(files_below(folder))
     failures: list[OSError] = []
-    # The names in subfolders have to be durable too; those in the folder itself are synced with the manifest.
+    # Names in subfolders must be durable too; those in the folder are synced with the manifest.
     tops: set[str] = set()
     for name in names:
         while (name := os.path.dirname(name)) and name not in tops:
             tops.add(name)
-    # A draft of the same length is synced with the files: to fill it in changes nothing but content and needs no commit
-    # of the file system's journal, which is most of the time of a small sync.
+    # A draft of the same length is synced with the files: to fill it in changes nothing but content
+    # and needs no commit of the file system's journal, which is most of the time of a small sync.
     sizes = [(name, os.stat(folder / name).st_size) for name in names]
     unknown = [
         {"path": name, "size": size, KIND: [_UNKNOWN_BLOCK] * -(-size // BLOCK)}
         for name, size in sizes
     ]
-    (folder / _TEMPORARY).write_bytes(manifest_bytes(_described(fields, unknown)))
-    join = in_thread(
+    (folder / _TEMPORARY).write_bytes(manifest_bytes(_describe(fields, unknown)))
+    join = start_thread(
         lambda: _sync([folder / name for name in [*names, *sorted(tops), _TEMPORARY]], failures)
     )
     try:
-        manifest = _described(fields, digest_files(folder, names, known=known))
+        manifest = _describe(fields, digest_files(folder, names, ready=ready))
         manifest["digest"] = _own_digest(manifest)
         with open(folder / _TEMPORARY, "r+b") as stream:
             size = stream.write(manifest_bytes(manifest))
@@ -202,7 +205,7 @@ def seal(
     return manifest
 
 
-def _described(fields: dict[str, Any], entries: list[dict[str, Any]]) -> dict[str, Any]:
+def _describe(fields: dict[str, Any], entries: list[dict[str, Any]]) -> dict[str, Any]:
     """A manifest whose own digest is not known yet."""
     return {"schema": SCHEMA, **fields, "block_size": BLOCK, "files": entries, "digest": _UNKNOWN}
 
@@ -226,39 +229,39 @@ def manifest_bytes(manifest: dict[str, Any]) -> bytes:
     return json.dumps(manifest, indent=1).encode()
 
 
-def read_manifest(folder: Path) -> Checkpoint | Damage:
+def read_manifest(folder: Path) -> Checkpoint | InvalidCheckpoint:
     """The checkpoint in a folder as its manifest describes it; no other file is looked at."""
     try:
         content = (folder / NAME).read_bytes()
     except FileNotFoundError:
-        return Damage(folder, "no manifest: it was not committed", committed=False)
+        return InvalidCheckpoint(folder, "no manifest: it was not committed", committed=False)
     except OSError as error:
-        return Damage(folder, f"the manifest cannot be read: {error}", in_doubt=True)
+        return InvalidCheckpoint(folder, f"the manifest cannot be read: {error}", is_transient=True)
     return parse_manifest(folder, content)
 
 
-def parse_manifest(folder: Path, content: bytes) -> Checkpoint | Damage:
+def parse_manifest(folder: Path, content: bytes) -> Checkpoint | InvalidCheckpoint:
     """The checkpoint that a manifest describes."""
     import json
 
     try:
         manifest = json.loads(content)
         if manifest["schema"] != SCHEMA or manifest["digest"] != _own_digest(manifest):
-            return Damage(folder, "the manifest is damaged or from another program")
+            return InvalidCheckpoint(folder, "the manifest is damaged or from another program")
         if content != manifest_bytes(manifest):  # the digest does not see a blank more or less
-            return Damage(folder, "the manifest is damaged")
+            return InvalidCheckpoint(folder, "the manifest is damaged")
         if not _is_complete(manifest):
-            return Damage(
+            return InvalidCheckpoint(
                 folder, "the manifest is incomplete, or names files outside of the checkpoint"
             )
         return Checkpoint(folder, manifest)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return Damage(folder, "the manifest is damaged")
+        return InvalidCheckpoint(folder, "the manifest is damaged")
 
 
 def _is_complete(manifest: dict[str, Any]) -> bool:
-    """Whether all fields that this library uses are there, and no path leaves the folder: a manifest at a URL may be
-    anyone's, and its digest only proves that it is whole."""
+    """Whether all fields that this library uses are there, and no path leaves the folder: a
+    manifest at a URL may be anyone's, and its digest only proves that it is whole."""
     numbers = [manifest["step"], manifest["writer"]["fence"], manifest["block_size"]]
     paths = [entry["path"] for entry in manifest["files"]]
     block_size, kind = manifest["block_size"], _digest_kind(manifest)
@@ -286,32 +289,36 @@ def is_inside(path: str) -> bool:
     return "\0" not in path and not {"", ".", ".."} & set(parts) and path not in (NAME, _TEMPORARY)
 
 
-def verify(checkpoint: Checkpoint) -> Damage | None:
+def verify(checkpoint: Checkpoint) -> InvalidCheckpoint | None:
     """Compare every byte with the manifest; None if the checkpoint is valid."""
     folder = checkpoint.folder
     try:
         expected = {entry["path"]: entry for entry in checkpoint.manifest["files"]}
         present = set(files_below(folder))
         for name in sorted(present - set(expected)):
-            return Damage(folder, f"{name} does not belong to it")
+            return InvalidCheckpoint(folder, f"{name} does not belong to it")
         for name, entry in expected.items():
             if name not in present:
-                return Damage(folder, f"{name} is missing")
+                return InvalidCheckpoint(folder, f"{name} is missing")
             if (size := (folder / name).stat().st_size) != entry["size"]:
-                return Damage(folder, f"{name} has {size} bytes instead of {entry['size']}")
+                return InvalidCheckpoint(
+                    folder, f"{name} has {size} bytes instead of {entry['size']}"
+                )
         block_size, kind = checkpoint.manifest["block_size"], _digest_kind(checkpoint.manifest)
         for entry in digest_files(folder, list(expected), block_size, kind=kind):
             if entry != expected[entry["path"]]:
-                return Damage(folder, f"{entry['path']} has other bytes than were saved")
+                return InvalidCheckpoint(folder, f"{entry['path']} has other bytes than were saved")
     except OSError as error:
         # Without a number it is not from the system: something that is not a file of its own.
-        return Damage(folder, f"it cannot be read: {error}", in_doubt=error.errno is not None)
+        return InvalidCheckpoint(
+            folder, f"it cannot be read: {error}", is_transient=error.errno is not None
+        )
     return None
 
 
 def remove(folder: Path | None) -> bool:
-    """Delete a folder. A checkpoint gets the name of an unfinished save first: what is left after a crash in between is
-    not a checkpoint any more, and the next writer deletes it.
+    """Delete a folder. A checkpoint gets the name of an unfinished save first: what is left after a
+    crash in between is not a checkpoint any more, and the next writer deletes it.
 
     Whether there is no checkpoint there now.
     """
@@ -331,7 +338,7 @@ def remove(folder: Path | None) -> bool:
 
 
 def is_unfinished(folder: Path) -> bool:
-    """Whether a save has ended before its manifest got its name. A checkpoint that has lost its manifest is damaged."""
+    """Whether a save ended before its commit. A checkpoint that lost its manifest is damaged."""
     return os.path.lexists(folder / _TEMPORARY) and not os.path.lexists(folder / NAME)
 
 

@@ -1,8 +1,9 @@
-"""Checkpoints in a blob store, by any URL of fsspec (az://, abfs://, s3://, gs://): a copy of the local ones.
+"""Checkpoints at any URL of fsspec (az://, abfs://, s3://, gs://): a copy of the local ones.
 
-A checkpoint is committed locally first. Then its files are copied, and its manifest last: blob stores have no rename,
-so the manifest alone says that a checkpoint is whole. An upload that was interrupted goes on with the files that are
-missing. Names are never used twice, so that a retry of a job collides with nothing.
+A checkpoint is committed locally first. Then its files are copied, and its manifest last: blob
+stores have no rename, so the manifest alone says that a checkpoint is whole. An upload that was
+interrupted goes on with the files that are missing. Names are never used twice, so that a retry of
+a job collides with nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 from arc_toolkit.checkpoints.manifest import (
     NAME,
     Checkpoint,
-    Damage,
+    InvalidCheckpoint,
     manifest_bytes,
     parse_manifest,
     remove,
@@ -25,22 +26,22 @@ from arc_toolkit.checkpoints.manifest import (
 TYPE_CHECKING = False  # `typing` alone takes as long to import as all the rest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
     from typing import Any
+
 
 _WRITERS = ".writers"
 _LOADING = ".loading-"
-_PAUSES = (
-    1.0,
-    5.0,
-)  # seconds before an upload that failed goes on; a process that ends normally waits for them
+# seconds before an upload that failed goes on; a process that ends normally waits for them
+_PAUSES = 1.0, 5.0
 
 
 class NotTheWriter(OSError):
-    """Another process is the writer by now, or this one could not become it: to try again is of no use."""
+    """Another process is the writer, or this one could not become it: a retry is of no use."""
 
 
 def url_problem(url: str, *, is_local: bool) -> str | None:
-    """Why nothing can be saved at a URL, as far as that is known without opening it. `is_local`: by this Python."""
+    """Why nothing can be saved at a URL, before it is opened. `is_local`: by this Python."""
     from importlib.util import find_spec
 
     try:
@@ -58,7 +59,7 @@ def url_problem(url: str, *, is_local: bool) -> str | None:
 
 
 class RemoteFolder:
-    """The checkpoints below one URL. Every method raises `OSError` for whatever goes wrong on the way."""
+    """The checkpoints below one URL. Every method raises `OSError` for any trouble."""
 
     def __init__(self, url: str, storage_options: dict[str, Any] | None = None) -> None:
         self.url = url.rstrip("/")
@@ -66,9 +67,9 @@ class RemoteFolder:
         self._options = {"auto_mkdir": True} if url.startswith("file://") else storage_options or {}
         self._opened: tuple[Any, str] | None = None
 
-    def listing(self) -> list[Checkpoint | Damage]:
+    def listing(self) -> list[Checkpoint | InvalidCheckpoint]:
         """Every checkpoint whose manifest is there; `folder` is the name below the URL."""
-        entries: list[Checkpoint | Damage] = []
+        entries: list[Checkpoint | InvalidCheckpoint] = []
         for path in self._find():
             parts = path.split("/")
             if len(parts) == 2 and parts[1] == NAME and parts[0].startswith("step-"):
@@ -79,21 +80,21 @@ class RemoteFolder:
         return entries
 
     def upload(self, checkpoint: Checkpoint, go_on: Callable[[], bool]) -> bool:
-        """Copy the files that are not there yet, and the manifest last; False if `go_on` said to stop."""
+        """Copy the missing files, and the manifest last; False if `go_on` said to stop."""
         name = checkpoint.folder.name
-        there = self._sizes(name)
+        sizes = self._sizes(name)
         for entry in checkpoint.manifest["files"]:
             if not go_on():
                 return False
             # A blob appears only when it is whole, and only this checkpoint uses the name.
-            if there.get(f"{name}/{entry['path']}") != entry["size"]:
+            if sizes.get(f"{name}/{entry['path']}") != entry["size"]:
                 self._put(checkpoint.folder / entry["path"], f"{name}/{entry['path']}")
         if not go_on():
             return False
         self._put(checkpoint.folder / NAME, f"{name}/{NAME}")
         return True
 
-    def download(self, checkpoint: Checkpoint, root: Path) -> Checkpoint | Damage:
+    def download(self, checkpoint: Checkpoint, root: Path) -> Checkpoint | InvalidCheckpoint:
         """The checkpoint as a local one, after every byte was compared."""
         with _one_at_a_time(root):  # the ranks of a node share the folder
             name = checkpoint.folder.name
@@ -102,7 +103,7 @@ class RemoteFolder:
                 return local
             return self._download(checkpoint, root)
 
-    def _download(self, checkpoint: Checkpoint, root: Path) -> Checkpoint | Damage:
+    def _download(self, checkpoint: Checkpoint, root: Path) -> Checkpoint | InvalidCheckpoint:
         name = checkpoint.folder.name
         staging = root / f"{_LOADING}{name}"
         staging.mkdir(exist_ok=True)
@@ -116,21 +117,21 @@ class RemoteFolder:
         local = Checkpoint(staging, checkpoint.manifest)
         if damage := verify(local):
             remove(staging)
-            return Damage(Path(name), f"at {self.url}: {damage.reason}")
+            return InvalidCheckpoint(Path(name), f"at {self.url}: {damage.reason}")
         os.rename(staging, root / name)
         return Checkpoint(root / name, checkpoint.manifest)
 
     def delete(self, name: str) -> None:
-        """The manifest first: what is left after a crash in between is not a checkpoint any more."""
+        """The manifest first: after a crash in between, the rest is not a checkpoint any more."""
         fs, base = self._open()
         with _as_os_error():
             fs.rm_file(f"{base}/{name}/{NAME}")
             fs.rm(f"{base}/{name}", recursive=True)
 
-    # --- writers ---------------------------------------------------------------------------------------------
+    # --- writers ----------------------------------------------------------------------------------
 
     def take_fence(self, writer: str) -> int:
-        """The next number. Two writers that take the same one at the same moment differ for `owns`."""
+        """The next number. Two writers that take the same one at once differ for `owns`."""
         number = max((row[0] for row in self._writers()), default=0) + 1
         fs, base = self._open()
         with _as_os_error():
@@ -145,7 +146,7 @@ class RemoteFolder:
         rows = [path.partition("/")[2].partition("-") for path in self._find(_WRITERS)]
         return [(int(number), writer) for number, _, writer in rows if number.isdigit()]
 
-    # --- files -----------------------------------------------------------------------------------------------
+    # --- files ------------------------------------------------------------------------------------
 
     def _open(self) -> tuple[Any, str]:
         if self._opened is None:
@@ -204,8 +205,8 @@ class RemoteFolder:
 class Uploader:
     """Uploads in the background: the newest checkpoint, one at a time.
 
-    What has begun is finished, or saves that are faster than uploads would leave nothing at the URL; only the last one
-    before an announced end does not wait for it.
+    What has begun is finished, or saves that are faster than uploads would leave nothing at the
+    URL; only the last one before an announced end does not wait for it.
     """
 
     def __init__(
@@ -256,7 +257,7 @@ class Uploader:
         return self._thread is None
 
     def _wait_at_exit(self) -> None:
-        """Storage libraries need Python's thread pools, which refuse work before the last threads are waited for."""
+        """Storage libraries need Python's thread pools, which close before the last threads end."""
         if not self._waits_at_exit:
             # Ends the pools at exit. What is registered after it is called before it.
             import concurrent.futures.thread  # noqa: F401
@@ -281,7 +282,7 @@ class Uploader:
             self._upload(checkpoint)
 
     def _upload(self, checkpoint: Checkpoint) -> None:
-        """What fails goes on with the files that are missing, unless a newer one is worth more by then."""
+        """After a failure it goes on with the missing files, unless a newer one is worth more."""
         for number, pause in enumerate((*_PAUSES, None)):
             try:
                 self._before()
@@ -320,3 +321,80 @@ def _as_os_error() -> Iterator[None]:
     except Exception as error:
         text = str(error).partition("\n")[0]
         raise OSError(f"{type(error).__name__}: {text}") from error
+
+
+class Mirror:
+    """Trouble is reported and ends nothing: the checkpoints here are whole without it."""
+
+    def __init__(
+        self,
+        url: str,
+        options: dict[str, Any] | None,
+        *,
+        keep: int,
+        writer: str,
+        tell: Callable[[str], None],
+    ) -> None:
+        self._folder = RemoteFolder(url, options)
+        self._keep, self._writer, self._tell = keep, writer, tell
+        self._number = 0  # of this writer there
+        self._names: set[str] = set()
+        self._uploader = Uploader(self._folder, self._check_writer, self._delete_old, tell)
+        self.wait = self._uploader.wait
+
+    def listing(self) -> list[Checkpoint | InvalidCheckpoint]:
+        """Every checkpoint there; its `folder` is only a name."""
+        try:
+            entries = self._folder.listing()
+        except OSError as error:
+            self._tell(
+                f"{self._folder.url} cannot be read, so that only the checkpoints here are known: "
+                f"{error}"
+            )
+            return []
+        self._names = {entry.folder.name for entry in entries}
+        return entries
+
+    def download(self, entry: Checkpoint, root: Path) -> Checkpoint | InvalidCheckpoint:
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+            return self._folder.download(entry, root)
+        except OSError as error:
+            return InvalidCheckpoint(entry.folder, f"it cannot be downloaded: {error}")
+
+    def become_writer(self) -> int:
+        """The next number there; 0 if that is not possible now."""
+        try:
+            self._number = self._folder.take_fence(self._writer)
+        except OSError as error:
+            self._tell(f"{self._folder.url} cannot be written to: {error}")
+        return self._number
+
+    def has(self, checkpoint: Checkpoint) -> bool:
+        """Whether it was there at the last `listing`."""
+        return checkpoint.folder.name in self._names
+
+    def add(self, checkpoint: Checkpoint, *, is_urgent: bool = False) -> None:
+        """Upload it in the background; before what is being uploaded, if it is urgent."""
+        self._uploader.add(checkpoint, is_urgent=is_urgent)
+
+    @property
+    def uploading(self) -> Path | None:
+        """The local folder that is being uploaded."""
+        return self._uploader.folder
+
+    def _check_writer(self) -> None:
+        if not self._number:
+            raise NotTheWriter("this process has no number as a writer there")
+        if not self._folder.owns(self._number, self._writer):
+            raise NotTheWriter(
+                "another process has taken over this store, "
+                "so that this one may not upload any more"
+            )
+
+    def _delete_old(self, uploaded: Checkpoint) -> None:
+        """Delete all but the newest `keep`, which were verified before they were copied."""
+        entries = [entry for entry in self._folder.listing() if isinstance(entry, Checkpoint)]
+        older = [entry for entry in entries if entry.order < uploaded.order]
+        for entry in sorted(older, key=lambda entry: entry.order, reverse=True)[self._keep - 1 :]:
+            self._folder.delete(entry.folder.name)

@@ -17,19 +17,19 @@ _PROBE = 1024 * 1024
 
 
 class SaveFolder(PosixPath):
-    """A path for files of any kind, which are read back at the end of the save; those of `stream` are not."""
+    """A path for any files, which are read back when the save ends, except those of `stream`."""
 
     _files: dict[str, DigestedFile] | None = None
 
     @classmethod
-    def at(cls, folder: str | os.PathLike[str]) -> SaveFolder:
+    def create(cls, folder: str | os.PathLike[str]) -> SaveFolder:
         path = cls(folder)
         path._files = {}
         return path
 
     def stream(self, name: str | os.PathLike[str]) -> DigestedFile:
-        """A new file that is digested while it is written: a binary file object for `torch.save`, `pickle.dump`,
-        `numpy.save`, `joblib.dump` and the like. Faster for large files."""
+        """A new file that is digested while it is written: a binary file object for `torch.save`,
+        `pickle.dump`, `numpy.save`, `joblib.dump` and the like. Faster for large files."""
         name = os.fspath(name)
         if self._files is None:
             raise ValueError(
@@ -47,7 +47,7 @@ class SaveFolder(PosixPath):
         return self._files[name]
 
     def finish(self) -> Mapping[str, Sequence[str | None]]:
-        """Close what is still open; the digests of the files that are still as they were written."""
+        """Close all open files; the digests of those that are still as they were written."""
         files = self._files or {}
         for file in files.values():
             file.close()

@@ -1,4 +1,4 @@
-"""The store of a run: save, find the newest valid checkpoint, keep the last ones, decide when to save."""
+"""The store of a run: saves, finds the newest valid checkpoint, and decides when to save."""
 
 from __future__ import annotations
 
@@ -9,21 +9,25 @@ from contextlib import contextmanager, suppress
 from operator import index
 
 from arc_toolkit.checkpoints.background import Abandoned, BackgroundSave
-from arc_toolkit.checkpoints.ending import Ending
-from arc_toolkit.checkpoints.fencing import newest_fence, take_fence
-from arc_toolkit.checkpoints.interval import EVICTIONS_PER_HOUR, mean_seconds
-from arc_toolkit.checkpoints.locations import default_root, local_copy_of
+from arc_toolkit.checkpoints.eviction_state import EvictionState
+from arc_toolkit.checkpoints.interval import EVICTIONS_PER_HOUR, SaveSchedule, mean_seconds
+from arc_toolkit.checkpoints.local_checkpoints import (
+    LocalCheckpoints,
+    default_root,
+    local_copy_of,
+    newest_fence,
+    take_fence,
+)
 from arc_toolkit.checkpoints.manifest import (
     STAGING,
     Checkpoint,
-    Damage,
+    InvalidCheckpoint,
     publish,
     save_fields,
     seal,
     verify,
 )
-from arc_toolkit.checkpoints.pace import Pace
-from arc_toolkit.checkpoints.shelf import Shelf
+from arc_toolkit.notices.notice import EVICTED_EXIT_CODE
 from arc_toolkit.stderr import say
 
 TYPE_CHECKING = False  # `typing` alone takes as long to import as all the rest
@@ -31,13 +35,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from typing import Any
 
-    from arc_toolkit.checkpoints.ending import NoticeReader
-    from arc_toolkit.checkpoints.mirror import Mirror
+    from arc_toolkit.checkpoints.eviction_state import NoticeReader
+    from arc_toolkit.checkpoints.remote import Mirror
     from arc_toolkit.checkpoints.save_folder import SaveFolder
     from arc_toolkit.notices.notice import Notice
 
 _REPLACED = "another process has taken over this store, so that this one may not save any more"
-EVICTED = 143  # the exit code "evicted, resumable": 128 + SIGTERM
 
 
 class CheckpointError(Exception):
@@ -75,7 +78,7 @@ class Store:
         self.root = Path(os.path.abspath(root))  # the training code may change its folder
         self._keep, self._strict = keep, strict
         self._world_size = world_size if world_size is not None else _number_in("WORLD_SIZE", 1)
-        # Of the processes of one run the first one saves; the others resume from the same checkpoint.
+        # The first process of a run saves; the others resume from the same checkpoint.
         self._saves = _number_in("RANK", 0) == 0
         self._report = report or say
         self._fence = self._local_fence = 0
@@ -83,40 +86,42 @@ class Store:
         self._is_replaced = False  # by another writer
         self._count = 0  # of saves
         self._writer = f"{os.uname().nodename}-{os.getpid()}-{os.urandom(4).hex()}"
-        self._shelf = Shelf(self.root, keep, self._tell)
-        self._ending = Ending(notices)
-        self._pace = Pace(mean_seconds(evictions_per_hour), has_notices=self._ending.is_watched)
+        self._shelf = LocalCheckpoints(self.root, keep, self._tell)
+        self._eviction = EvictionState(notices)
+        self._schedule = SaveSchedule(
+            mean_seconds(evictions_per_hour), has_notices=self._eviction.is_watched
+        )
         self._background = BackgroundSave()
-        # What `latest` gave, while nothing was saved since: `steps` goes on after the state that the caller loaded.
+        # The result of `latest` until the next save: `steps` goes on after the loaded state.
         self._loaded: tuple[Checkpoint | None] | None = None
-        self._judged: tuple[int, Notice | None] = (
-            -1,
-            None,
-        )  # the step of the last `due`, and what it went by
+        # the step of the last `due`, and what it went by
+        self._judged: tuple[int, Notice | None] = -1, None
         self._mirror: Mirror | None = None
         if remote is not None:
-            from arc_toolkit.checkpoints.mirror import Mirror
+            from arc_toolkit.checkpoints.remote import Mirror
 
             self._mirror = Mirror(
                 remote, storage_options, keep=keep, writer=self._writer, tell=self._tell
             )
-        # What went wrong and did not end the run, and what the last `latest` did not use, with the reasons.
+        # Trouble that did not end the run, and what the last `latest` did not use, with reasons.
         self.problems: list[str] = []
-        self.skipped: list[Damage] = []
+        self.skipped: list[InvalidCheckpoint] = []
 
-    # --- reading -------------------------------------------------------------------------------------------
+    # --- reading ----------------------------------------------------------------------------------
 
     def latest(self) -> Checkpoint | None:
         """The newest valid checkpoint, after every byte of it was compared; None if there is none.
 
-        What is newer and was not used is in `skipped`; damaged ones are reported and moved aside, never deleted.
-        One that is only at the URL is downloaded.
+        What is newer and was not used is in `skipped`; damaged ones are reported and moved aside,
+        never deleted. One that is only at the URL is downloaded.
         """
-        there = self._mirror.listing() if self._mirror is not None else []
+        remote_entries = self._mirror.listing() if self._mirror is not None else []
         self.skipped, newest = [], None
         # Of two copies the one here comes first: the other one is for the case that it is damaged.
-        for entry in sorted([*self.listing(), *there], key=lambda entry: entry.order, reverse=True):
-            checked = self._checked(entry)
+        for entry in sorted(
+            [*self.listing(), *remote_entries], key=lambda entry: entry.order, reverse=True
+        ):
+            checked = self._check_entry(entry)
             if isinstance(checked, Checkpoint):
                 newest = checked
                 self._shelf.verified.add(checked.folder)
@@ -124,23 +129,23 @@ class Store:
             self.skipped.append(checked)
             if checked.committed:  # else it may still be being written
                 self._tell(f"{checked.folder.name} is skipped: {checked.reason}")
-                if self._saves and not checked.in_doubt:
+                if self._saves and not checked.is_transient:
                     self._shelf.set_aside(checked)
         self._loaded = (newest,)
         return newest
 
-    def listing(self) -> list[Checkpoint | Damage]:
-        """Every local folder that is or was meant to be a checkpoint, the newest first; files are not compared."""
+    def listing(self) -> list[Checkpoint | InvalidCheckpoint]:
+        """Every local folder that is or should be a checkpoint, newest first, not compared."""
         return self._shelf.listing()
 
-    def _checked(self, entry: Checkpoint | Damage) -> Checkpoint | Damage:
-        if isinstance(entry, Damage):
+    def _check_entry(self, entry: Checkpoint | InvalidCheckpoint) -> Checkpoint | InvalidCheckpoint:
+        if isinstance(entry, InvalidCheckpoint):
             return entry
         if entry.folder.is_absolute() or self._mirror is None:  # at a URL it is only a name
             return verify(entry) or entry
         return self._mirror.download(entry, self.root)
 
-    # --- saving --------------------------------------------------------------------------------------------
+    # --- saving -----------------------------------------------------------------------------------
 
     @contextmanager
     def save(
@@ -157,21 +162,21 @@ class Store:
         """
         self._background.wait()
         began, step = time.monotonic(), index(step)  # NumPy and PyTorch have integers of their own
-        folder, failure = self._staged(step)
+        folder, failure = self._save_target(step)
         try:
             yield folder
             if failure is not None:
                 raise failure
             self._commit(folder, self._fields(step, epoch, metrics, reason), began)
         except OSError as error:
-            self._failed(step, folder, failure or error)
+            self._give_up(step, folder, failure or error)
         except Exception:
             # Not every library says with OSError that a disk is full.
             failure = failure or folder.disk_trouble()
             if failure is None:
                 folder.discard()
                 raise
-            self._failed(step, folder, failure)
+            self._give_up(step, folder, failure)
         except BaseException:
             folder.discard()
             raise
@@ -185,7 +190,7 @@ class Store:
         metrics: Mapping[str, float] | None = None,
         reason: str | None = None,
     ) -> None:
-        """Copy the contents now, write and commit them in the background. At most one such save is under way."""
+        """Copy the contents now, write and commit them in the background, one save at a time."""
         self._background.wait()
         step = index(step)
         copies = {name: bytes(content) for name, content in files.items()}
@@ -197,8 +202,8 @@ class Store:
         end = None if timeout is None else time.monotonic() + timeout
         if not self._background.wait(timeout):
             return False
-        left = None if end is None else max(0.0, end - time.monotonic())
-        return self._mirror is None or self._mirror.wait(left)
+        seconds_left = None if end is None else max(0.0, end - time.monotonic())
+        return self._mirror is None or self._mirror.wait(seconds_left)
 
     def _save_copies(self, step: int, files: Mapping[str, bytes], fields: dict[str, Any]) -> None:
         began = time.monotonic()
@@ -213,11 +218,11 @@ class Store:
                 folder.discard()
             self._tell(f"step {step} is abandoned: it would not be saved before the announced end")
         except OSError as error:
-            self._failed(step, folder, error)
+            self._give_up(step, folder, error)
 
-    def _staged(self, step: int) -> tuple[SaveFolder, OSError | None]:
-        """A folder to write to. If there can be none in the store, one that is thrown away, and why: the block of a
-        `with` cannot be left out."""
+    def _save_target(self, step: int) -> tuple[SaveFolder, OSError | None]:
+        """A folder to write to. If there can be none in the store, one that is thrown away, and
+        why: the block of a `with` cannot be left out."""
         try:
             return self._stage(step), None
         except OSError as error:
@@ -226,8 +231,8 @@ class Store:
             from arc_toolkit.checkpoints.save_folder import SaveFolder
 
             with suppress(OSError):
-                return SaveFolder.at(tempfile.mkdtemp(prefix="arc-toolkit-not-saved-")), error
-            return SaveFolder.at(self.root / f"{STAGING}not-possible"), error
+                return SaveFolder.create(tempfile.mkdtemp(prefix="arc-toolkit-not-saved-")), error
+            return SaveFolder.create(self.root / f"{STAGING}not-possible"), error
 
     def _stage(self, step: int) -> SaveFolder:
         from arc_toolkit.checkpoints.save_folder import SaveFolder
@@ -235,11 +240,11 @@ class Store:
         if step < 0:
             raise ValueError(f"a step is a number from 0 on, not {step}")
         self._become_writer()
-        # A name is never used twice: a retry of the same step by another writer has another number. The count tells
-        # which of several saves of one step is the newest.
+        # A name is never used twice: a retry of the same step by another writer has another number.
+        # The count tells which of several saves of one step is the newest.
         self._count += 1
         name = f"{STAGING}{step:012d}-{self._fence:06d}-{self._count:06d}{os.urandom(3).hex()}"
-        folder = SaveFolder.at(self.root / name)
+        folder = SaveFolder.create(self.root / name)
         folder.mkdir()
         return folder
 
@@ -256,7 +261,7 @@ class Store:
         self._fence = self._local_fence if self._mirror is None else self._mirror.become_writer()
 
     def _check_replaced(self) -> bool:
-        """Whether another process is the writer now. That never changes back, so there is nothing to save any more."""
+        """Whether another process is the writer now, for good: nothing more can be saved."""
         self._is_replaced = self._is_replaced or newest_fence(self.root) > self._local_fence > 0
         return self._is_replaced
 
@@ -269,13 +274,14 @@ class Store:
         publish(folder, final)
         if not manifest["files"] and self._count == 1:  # likely a mistake, and the same every time
             self._tell(
-                f"step {fields['step']} is saved without a file: write into the folder that `save` gives"
+                f"step {fields['step']} is saved without a file: "
+                "write into the folder that `save` gives"
             )
         self._loaded = None
         self._shelf.verified.add(final)
-        self._pace.saved(fields["step"], time.monotonic() - began)
-        self._ending.saved_for = fields["notice"]
-        self._ending.tell_saved(fields["step"])
+        self._schedule.note_save(fields["step"], time.monotonic() - began)
+        self._eviction.saved_for = fields["notice"]
+        self._eviction.tell_saved(fields["step"])
         if self._mirror is not None:
             self._mirror.add(Checkpoint(final, manifest), is_urgent=fields["notice"] is not None)
         try:
@@ -284,10 +290,10 @@ class Store:
         except OSError as error:
             self._tell(f"older checkpoints could not be deleted: {error}")
 
-    def _failed(self, step: int, folder: SaveFolder | None, error: OSError) -> None:
+    def _give_up(self, step: int, folder: SaveFolder | None, error: OSError) -> None:
         if folder is not None:
             folder.discard()
-        self._pace.failed(step)
+        self._schedule.note_failure(step)
         with suppress(OSError):
             if self._check_replaced():  # and the other one has deleted the files, perhaps
                 error = OSError(_REPLACED)
@@ -299,7 +305,7 @@ class Store:
     def _fields(
         self, step: int, epoch: int | None, metrics: Mapping[str, float] | None, reason: str | None
     ) -> dict[str, Any]:
-        notice = self._ending.at(step)
+        notice = self._eviction.final_notice(step)
         return save_fields(
             step,
             epoch=epoch,
@@ -320,13 +326,14 @@ class Store:
         except OSError as error:
             self._tell(f"{self.root} cannot be written to: {error}")
 
-    # --- when ----------------------------------------------------------------------------------------------
+    # --- when -------------------------------------------------------------------------------------
 
     def steps(self, total: int, *, every: int | float | str = "auto") -> Iterator[int]:
-        """The steps that are left, after that of the newest valid checkpoint: 0 to total - 1 in a new run.
+        """The remaining steps, after that of the newest valid checkpoint: 0 to total - 1 at first.
 
-        `every` is a number of steps, a time such as "10m", or "auto": the interval that wastes least, from the measured
-        time of a save and the rate of evictions. After the save for an announced end the process ends with 143.
+        `every` is a number of steps, a time such as "10m", or "auto": the interval that wastes
+        least, from the measured time of a save and the rate of evictions. After the save for an
+        announced end the process ends with 143.
         """
         for step in range(self.begin(every), total):
             yield step
@@ -334,63 +341,69 @@ class Store:
                 self.exit_if_evicted(step)
 
     def begin(self, every: int | float | str = "auto") -> int:
-        """For code with a loop of its own, such as callbacks: the step to go on with. `every` is as for `steps`."""
+        """For code with a loop of its own: the next step. `every` is as for `steps`."""
         newest = self._loaded[0] if self._loaded is not None else self.latest()
         first = newest.step + 1 if newest is not None else 0
         if newest is not None:
-            self._ending.tell_saved(newest.step)
+            self._eviction.tell_saved(newest.step)
             self._resume_upload(newest)
-        self._pace.start(every, first - 1)
+        self._schedule.start(every, first - 1)
         return first
 
     def exit_if_evicted(self, step: int) -> None:
-        """After the save for an announced end there is nothing more to do on this machine: end with 143."""
-        # What `due` went by in this step: nobody would save for a notice that came after it, so it is for the next one.
+        """After the save for an announced end nothing is left to do here: end with 143."""
+        # What `due` went by in this step: nobody would save for a later notice before the next one.
         (judged, notice), self._judged = self._judged, (-1, None)
         if judged != step:
-            notice = self._ending.agreed_at(step, self._pace.fits)
+            notice = self._eviction.notice_after(step, self._schedule.fits)
         if notice is None or not self._background.wait(notice.seconds_left()):
             return
-        if self._ending.saved_for == notice.id or (notice.step is not None and not self._saves):
+        if self._eviction.saved_for == notice.id or (notice.step is not None and not self._saves):
             self.wait(notice.seconds_left())
             self._report(
-                f"checkpoints: step {step} is saved before {notice.kind.value}; ending with {EVICTED}"
+                f"checkpoints: step {step} is saved before {notice.kind.value}; "
+                f"ending with {EVICTED_EXIT_CODE}"
             )
-            raise SystemExit(EVICTED)
+            raise SystemExit(EVICTED_EXIT_CODE)
 
     def due(self, step: int, *, samples: int = 0) -> bool:
-        """Whether to save now: the interval is over, or an end was announced and a save still fits before it.
+        """Whether to save now: the interval is over, or an end is announced and a save fits.
 
-        Of several ranks ($RANK) only the first one saves. `samples` is what this rank has processed in this step: an
-        elastic run measures by it whether more workers pay.
+        Of several ranks ($RANK) only the first one saves. `samples` is what this rank has processed
+        in this step: an elastic run measures by it whether more workers pay.
         """
-        notice = self._ending.agreed_at(step, self._pace.fits, samples)
+        notice = self._eviction.notice_after(step, self._schedule.fits, samples)
         self._judged = step, notice
         if not self._saves or self._is_replaced:
             return False
-        left = notice.seconds_left() if notice is not None else None
+        seconds_left = notice.seconds_left() if notice is not None else None
         if not self._background.wait(0):
-            # No other save would fit either, so that one is given up only if it needs more than the usual time.
-            if left is not None and left + self._background.seconds < self.save_seconds:
+            # No other save would fit either: it is given up only if it needs more than usual.
+            if (
+                seconds_left is not None
+                and seconds_left + self._background.seconds < self.save_seconds
+            ):
                 self._background.abandon()
             return False
         if notice is not None:
-            return self._ending.saved_for != notice.id and (left is None or self._pace.fits(left))
-        return self._pace.due(step)
+            return self._eviction.saved_for != notice.id and (
+                seconds_left is None or self._schedule.fits(seconds_left)
+            )
+        return self._schedule.due(step)
 
     @property
     def notice(self) -> Notice | None:
-        """What announces the end of this process: `announce`, `arc-toolkit run`, or the `notices` of the store."""
-        return self._ending.notice
+        """The announced end of this process: by `announce`, `arc-toolkit run`, or `notices`."""
+        return self._eviction.notice
 
     def announce(self, seconds: float) -> None:
-        """The process will end in so many seconds: the next `due` is true if a save fits into them."""
-        self._ending.announce(seconds)
+        """The process will end in so many seconds: the next `due` is true if a save fits."""
+        self._eviction.announce(seconds)
 
     @property
     def save_seconds(self) -> float:
         """The mean of the last ten saves; 0 before the first."""
-        return self._pace.save_seconds
+        return self._schedule.save_seconds
 
     def _tell(self, message: str) -> None:
         self.problems.append(message)

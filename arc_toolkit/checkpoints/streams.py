@@ -1,7 +1,8 @@
 """Files of a checkpoint that are digested while they are written.
 
-Full blocks go past the page cache where the file system allows it, written and digested by a few threads at the same
-time: together that takes about as long as the write alone, and nothing has to be read back.
+Full blocks go past the page cache where the file system allows it, written and digested by a few
+threads at the same time: together that takes about as long as the write alone, and nothing has to
+be read back.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _SECOND = 1_000_000_000
 
 
 class DigestedFile(io.RawIOBase):
-    """A new file, open for writing. Blocks that a `seek` changes after they were digested are read back later."""
+    """A new file, open for writing. Blocks that a `seek` changes later are read back."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__()
@@ -42,8 +43,9 @@ class DigestedFile(io.RawIOBase):
         self._position = self._end = 0
         self._start = 0  # of the block that is being filled; everything before it is handed on
         self._slot, self._slots = 0, list[memoryview]()
-        # A signal handler may raise at any moment in the caller's thread. `threading` would then leave locks that none
-        # releases; these queues and threads of the C level do not. Only the caller's thread counts.
+        # A signal handler may raise at any moment in the caller's thread. `threading` would then
+        # leave locks that none releases; these queues and threads of the C level do not. Only the
+        # caller's thread counts.
         self._tasks: SimpleQueue[tuple[bool, int, int] | None] = SimpleQueue()
         self._done: SimpleQueue[int] = SimpleQueue()  # the slots of tasks that are done
         self._running: set[int] = set()  # helpers
@@ -52,7 +54,7 @@ class DigestedFile(io.RawIOBase):
         self._error: BaseException | None = None
         self._may_be_direct = True
 
-    # --- what callers use ------------------------------------------------------------------------------------
+    # --- what callers use -------------------------------------------------------------------------
 
     def writable(self) -> bool:
         return True
@@ -78,9 +80,8 @@ class DigestedFile(io.RawIOBase):
         """All of it, or an exception."""
         self._check()
         content = memoryview(data)
-        content = (
-            content.cast("B") if content.nbytes else memoryview(b"")
-        )  # what is empty cannot be cast
+        # what is empty cannot be cast
+        content = content.cast("B") if content.nbytes else memoryview(b"")
         while self._position > self._end and len(
             content
         ):  # as in any file, the gap is filled with zeros
@@ -91,7 +92,7 @@ class DigestedFile(io.RawIOBase):
         return len(content)
 
     def close(self) -> None:
-        """Write the rest. An exception if any of it could not be written; the file is closed in any case."""
+        """Write the rest. An exception if any write failed; the file is closed in any case."""
         if self.closed:
             return
         if (
@@ -141,7 +142,7 @@ class DigestedFile(io.RawIOBase):
         except OSError:
             return False
 
-    # --- blocks ----------------------------------------------------------------------------------------------
+    # --- blocks -----------------------------------------------------------------------------------
 
     def _check(self) -> None:
         if self.closed:
@@ -149,32 +150,32 @@ class DigestedFile(io.RawIOBase):
         if self._error is not None:
             raise self._error
 
-    def _put(self, rest: memoryview) -> None:
+    def _put(self, data: memoryview) -> None:
         try:
-            self._put_all(rest)
+            self._put_all(data)
         except BaseException as error:  # a signal's, too: nobody knows how much was put
             self._error = self._error or error
             raise
 
-    def _put_all(self, rest: memoryview) -> None:
-        while len(rest):
+    def _put_all(self, data: memoryview) -> None:
+        while len(data):
             place = self._position - self._start
             if place < 0:
-                part = rest[:-place]
+                part = data[:-place]
                 self._rewrite(part)
             else:
-                part = rest[: BLOCK - place]
+                part = data[: BLOCK - place]
                 self._block()[place : place + len(part)] = part
             self._position += len(part)
             self._end = max(self._end, self._position)
             if self._end == self._start + BLOCK:
                 self._hand_on()
-            rest = rest[len(part) :]
+            data = data[len(part) :]
 
     def _block(self) -> memoryview:
         """The one that is being filled."""
         if not self._slots:
-            # Private and in huge pages: the kernel would spend more on small pages than on the copies into them.
+            # Private and in huge pages: small pages cost the kernel more than the copies into them.
             arena = mmap.mmap(-1, _SLOTS * BLOCK, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
             with suppress(OSError, AttributeError):
                 arena.madvise(mmap.MADV_HUGEPAGE)
@@ -243,16 +244,17 @@ class DigestedFile(io.RawIOBase):
         self._check()
 
     def _end_helpers(self) -> None:
-        """The file is not closed while a thread may still write to it: its number could be another file's by then.
+        """Close the file only after all threads: its number could be another file's by then.
 
-        A helper that begins later has nothing to do any more. All of this may be interrupted and done again.
+        A helper that begins later has nothing to do any more. All of this may be interrupted and
+        done again.
         """
         for _ in range(_HELPERS):
             self._tasks.put(None)
         while self._running and not sys.is_finalizing():
             time.sleep(0.0005)
 
-    # --- the file --------------------------------------------------------------------------------------------
+    # --- the file ---------------------------------------------------------------------------------
 
     def _write_at(self, data: memoryview, offset: int) -> None:
         tries = 3  # the caller may turn it on again at the same moment, once
@@ -272,10 +274,10 @@ class DigestedFile(io.RawIOBase):
     def _set_direct(self, is_direct: bool) -> None:
         """Past the page cache or not."""
         flags = fcntl.fcntl(self._handle, fcntl.F_GETFL)
-        wanted = flags | os.O_DIRECT if is_direct else flags & ~os.O_DIRECT
-        if wanted != flags:
+        new_flags = flags | os.O_DIRECT if is_direct else flags & ~os.O_DIRECT
+        if new_flags != flags:
             try:
-                fcntl.fcntl(self._handle, fcntl.F_SETFL, wanted)
+                fcntl.fcntl(self._handle, fcntl.F_SETFL, new_flags)
             except OSError:
                 self._may_be_direct = False
 

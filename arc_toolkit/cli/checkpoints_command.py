@@ -15,7 +15,7 @@ from arc_toolkit.output.redaction import show_source
 from arc_toolkit.text import printable
 
 if TYPE_CHECKING:
-    from arc_toolkit.checkpoints import Checkpoint, Damage
+    from arc_toolkit.checkpoints import Checkpoint, InvalidCheckpoint
     from arc_toolkit.checkpoints.remote import RemoteFolder
 
 EPILOG = """\
@@ -52,8 +52,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
-    from arc_toolkit.checkpoints import Damage
-    from arc_toolkit.checkpoints.shelf import Shelf
+    from arc_toolkit.checkpoints import InvalidCheckpoint
+    from arc_toolkit.checkpoints.local_checkpoints import LocalCheckpoints
 
     remote = _remote(args.folder)
     if remote is not None:
@@ -64,13 +64,13 @@ def run(args: argparse.Namespace, console: Console) -> int:
         except OSError as error:
             raise ArcError(f"cannot read {_shown(args.folder)}: {error}") from None
     elif os.path.isdir(args.folder):
-        entries = Shelf(Path(args.folder), args.keep, console.note).listing()
+        entries = LocalCheckpoints(Path(args.folder), args.keep, console.note).listing()
     else:
         raise ArcError(f"{_shown(args.folder)} is not a folder")
     if args.action == "resume":
         return _resume(entries, args, console)
     if args.action == "list":
-        states = [entry if isinstance(entry, Damage) else None for entry in entries]
+        states = [entry if isinstance(entry, InvalidCheckpoint) else None for entry in entries]
     else:
         states = _verified(entries, console, remote)
     if args.action == "prune":
@@ -91,15 +91,17 @@ def _remote(place: str) -> RemoteFolder | None:
 
 
 def _verified(
-    entries: list[Checkpoint | Damage], console: Console, remote: RemoteFolder | None = None
-) -> list[Damage | None]:
-    from arc_toolkit.checkpoints import Damage
+    entries: list[Checkpoint | InvalidCheckpoint],
+    console: Console,
+    remote: RemoteFolder | None = None,
+) -> list[InvalidCheckpoint | None]:
+    from arc_toolkit.checkpoints import InvalidCheckpoint
     from arc_toolkit.checkpoints.manifest import verify
 
-    states: list[Damage | None] = []
+    states: list[InvalidCheckpoint | None] = []
     for entry in entries:
         console.progress(f"reading {entry.folder.name}")
-        if isinstance(entry, Damage):
+        if isinstance(entry, InvalidCheckpoint):
             states.append(entry)
         else:
             states.append(verify(entry) if remote is None else _verified_copy(entry, remote))
@@ -107,18 +109,18 @@ def _verified(
     return states
 
 
-def _verified_copy(entry: Checkpoint, remote: RemoteFolder) -> Damage | None:
+def _verified_copy(entry: Checkpoint, remote: RemoteFolder) -> InvalidCheckpoint | None:
     """Download one checkpoint, compare every byte, and forget the copy."""
     import tempfile
 
-    from arc_toolkit.checkpoints import Damage
+    from arc_toolkit.checkpoints import InvalidCheckpoint
 
     with tempfile.TemporaryDirectory(prefix="arc-toolkit-checkpoints-") as folder:
         try:
             result = remote.download(entry, Path(folder))
         except OSError as error:
-            result = Damage(entry.folder, f"it cannot be downloaded: {error}")
-    return result if isinstance(result, Damage) else None
+            result = InvalidCheckpoint(entry.folder, f"it cannot be downloaded: {error}")
+    return result if isinstance(result, InvalidCheckpoint) else None
 
 
 def _resume_from_url(args: argparse.Namespace, console: Console) -> int:
@@ -138,7 +140,9 @@ def _resume_from_url(args: argparse.Namespace, console: Console) -> int:
     return OK
 
 
-def _resume(entries: list[Checkpoint | Damage], args: argparse.Namespace, console: Console) -> int:
+def _resume(
+    entries: list[Checkpoint | InvalidCheckpoint], args: argparse.Namespace, console: Console
+) -> int:
     for entry in entries:
         (damage,) = _verified([entry], console)
         if damage is None:
@@ -149,7 +153,9 @@ def _resume(entries: list[Checkpoint | Damage], args: argparse.Namespace, consol
     return FOUND
 
 
-def _print_newest(entry: Checkpoint | Damage, args: argparse.Namespace, console: Console) -> None:
+def _print_newest(
+    entry: Checkpoint | InvalidCheckpoint, args: argparse.Namespace, console: Console
+) -> None:
     if args.format == "json":
         from arc_toolkit.output.json_document import document
 
@@ -159,8 +165,8 @@ def _print_newest(entry: Checkpoint | Damage, args: argparse.Namespace, console:
 
 
 def _prune(
-    entries: list[Checkpoint | Damage],
-    states: list[Damage | None],
+    entries: list[Checkpoint | InvalidCheckpoint],
+    states: list[InvalidCheckpoint | None],
     args: argparse.Namespace,
     console: Console,
     remote: RemoteFolder | None,
@@ -182,8 +188,8 @@ def _prune(
 
 
 def _show(
-    entries: list[Checkpoint | Damage],
-    states: list[Damage | None],
+    entries: list[Checkpoint | InvalidCheckpoint],
+    states: list[InvalidCheckpoint | None],
     args: argparse.Namespace,
     console: Console,
 ) -> None:
@@ -208,7 +214,7 @@ def _shown(place: object) -> str:
     return printable(show_source(str(place)))
 
 
-def _row(entry: Checkpoint | Damage, damage: Damage | None) -> dict[str, Any]:
+def _row(entry: Checkpoint | InvalidCheckpoint, damage: InvalidCheckpoint | None) -> dict[str, Any]:
     from arc_toolkit.checkpoints import Checkpoint
 
     manifest = entry.manifest if isinstance(entry, Checkpoint) else {}

@@ -78,7 +78,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
         )
         return OK
     from arc_toolkit.diagnosis import report as reports
-    from arc_toolkit.diagnosis.report_words import summary
+    from arc_toolkit.diagnosis.report_text import summary
     from arc_toolkit.file_io import collector_paused
 
     begin = time.perf_counter()
@@ -87,7 +87,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     gc.freeze()  # the report lives to the end: the collector that runs at exit would take 7 µs per log
     report.stats.seconds = time.perf_counter() - begin
     if args.job:
-        report = reports.only_job(report, args.job)
+        report = reports.report_of_job(report, args.job)
     # A name from JSON may contain a lone surrogate, which cannot be encoded.
     text = _render(report, args, console).encode("utf-8", "replace").decode("utf-8")
     console.write(args.output, text + "\n")
@@ -208,7 +208,7 @@ def _render(report: DiagnosisReport, args: argparse.Namespace, console: Console)
         from arc_toolkit.diagnosis import report_page
 
         return report_page.render(report)
-    from arc_toolkit.diagnosis import report_formats, report_markdown, report_text
+    from arc_toolkit.diagnosis import report_formats, report_text
 
     if args.format == "table":
         style = console.style if args.output == "-" else report_text.plain
@@ -217,7 +217,7 @@ def _render(report: DiagnosisReport, args: argparse.Namespace, console: Console)
     writers = {
         "json": report_formats.to_json,
         "csv": report_formats.to_csv,
-        "markdown": report_markdown.to_markdown,
+        "markdown": report_formats.to_markdown,
     }
     return writers[args.format](report)
 

@@ -1,7 +1,8 @@
 """Drain the own node before its machine is taken away, so that pods get the grace period that a lost VM does not give.
 
-Cordon first, so that nothing else lands there; then the Eviction API, which respects PodDisruptionBudgets. Pods of
-DaemonSets and static pods stay: their controllers would put them back.
+Cordon first, so that nothing else lands there; then the Eviction API, which respects
+PodDisruptionBudgets. Pods of DaemonSets and static pods stay: their controllers would put them
+back.
 """
 
 from __future__ import annotations

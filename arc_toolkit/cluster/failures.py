@@ -23,8 +23,9 @@ ROLES = {
     "arc-toolkit-record": {"watch": _OF_JOBS},
 }
 
-# AKS with Azure RBAC for Kubernetes adds a sentence: «User does not have access to the resource in Azure. ...». Custom
-# resources are only covered by managedClusters/*/read: https://learn.microsoft.com/azure/aks/manage-azure-rbac
+# AKS with Azure RBAC for Kubernetes adds a sentence: «User does not have access to the resource in
+# Azure. ...». Custom resources are only covered by managedClusters/*/read:
+# https://learn.microsoft.com/azure/aks/manage-azure-rbac
 _DENIED = re.compile(
     r'User "(?P<user>[^"]*)" cannot (?P<verb>\S+) resource "(?P<resource>[^"]*)"'
     r'(?: in API group "(?P<group>[^"]*)")?(?: in the namespace "(?P<namespace>[^"]*)")?'

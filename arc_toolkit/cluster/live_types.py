@@ -1,9 +1,10 @@
 """InstanceTypes in a cluster: read them, and apply ours so that each then is exactly what was asked for.
 
-Each type is one server-side apply, which is whole or not at all; so after an interruption a second run completes
-what the first began, and finds the rest unchanged. A server-side apply leaves every field alone that only another
-manager set: a second label in the nodeSelector, a GPU count of before. The type would then be neither theirs nor
-ours, so the object that the server returns is compared with the manifest.
+Each type is one server-side apply, which is whole or not at all; so after an interruption a second
+run completes what the first began, and finds the rest unchanged. A server-side apply leaves every
+field alone that only another manager set: a second label in the nodeSelector, a GPU count of
+before. The type would then be neither theirs nor ours, so the object that the server returns is
+compared with the manifest.
 https://kubernetes.io/docs/reference/using-api/server-side-apply/
 """
 
@@ -41,8 +42,8 @@ UNSOLVED: tuple[Action, ...] = ("conflict", "differs")
 class ApplyResult:
     """What became of one type.
 
-    `conflict`: nothing was changed. `differs`: it was applied, and the server still has something else. `refused`:
-    by the server. `unknown`: the answer was lost. `not sent`: an error came first.
+    `conflict`: nothing was changed. `differs`: it was applied, and the server still has something
+    else. `refused`: by the server. `unknown`: the answer was lost. `not sent`: an error came first.
     """
 
     name: str
@@ -117,7 +118,7 @@ def _apply(
     return ApplyResult(name, "configured", _changes(before or {}, stored))
 
 
-# --- what is there, against what was asked for ------------------------------------------------------------------
+# --- what is there, against what was asked for ----------------------------------------------------
 
 
 def _leftovers(item: Object, manifest: Object) -> list[KeyPath]:

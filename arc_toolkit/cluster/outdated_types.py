@@ -1,8 +1,8 @@
 """Types that arc-toolkit applied once and no longer generates: which to delete, which to keep and why.
 
-A type is replaced if the nodes that it was made for are there now, can take jobs and show all of their GPUs, and
-this run generated other types for them. Anything else may pass: a pool at zero nodes, a node that is joining, a
-device plugin that is down. So such a type is kept.
+A type is replaced if the nodes that it was made for are there now, can take jobs and show all of
+their GPUs, and this run generated other types for them. Anything else may pass: a pool at zero
+nodes, a node that is joining, a device plugin that is down. So such a type is kept.
 """
 
 from __future__ import annotations
@@ -151,8 +151,9 @@ def _not_replaced(item: Object, nodes: Sequence[SeenNode], generated_sizes: set[
 
 
 def _gpus_missing(item: Object, nodes: Sequence[SeenNode]) -> str | None:
-    """Why nodes that are not left out still speak for a device plugin that is down: those of a size that is not in the
-    table, or that was divided in another way. Any other node with too few GPUs is left out.
+    """Why nodes that are not left out still speak for a device plugin that is down: those of a size
+    that is not in the table, or that was divided in another way. Any other node with too few GPUs
+    is left out.
     """
     limits = mapping(mapping(mapping(item.get("spec")).get("resources")).get("limits"))
     for resource, amount in limits.items():

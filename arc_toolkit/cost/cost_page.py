@@ -1,6 +1,7 @@
 """The report as one HTML page that needs no network, with two plots as inline SVG.
 
-Price against eviction rate shows where spot stops paying; waste against interval shows how much the interval matters.
+Price against eviction rate shows where spot stops paying; waste against interval shows how much the
+interval matters.
 """
 
 from __future__ import annotations

@@ -30,9 +30,8 @@ class TierCost:
     slower: float
     cost: float | None = None
     low: float | None = None
-    high: float | None = (
-        None  # None with `low`: no end, because the rate has none or the job would hardly get on
-    )
+    # None with `low`: no end, because the rate has none or the job would hardly get on
+    high: float | None = None
     saving: float | None = None
 
 
@@ -44,9 +43,8 @@ class CostReport:
     rate: EvictionRate
     rows: list[TierCost]
     expected: Expected
-    break_even: (
-        float | None
-    )  # None: it pays at any rate, a price is unknown, or there is no formula
+    # None: it pays at any rate, a price is unknown, or there is no formula
+    break_even: float | None
     pays_below: float | None = None  # the spot price at which both cost the same; None: unknown
     fallback: bool = False  # time and price come from the simulation
     runs: Runs | None = None  # with --simulate

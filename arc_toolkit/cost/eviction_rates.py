@@ -76,9 +76,10 @@ class NodeLife:
 def measured_rate(lives: Iterable[NodeLife], source: str) -> EvictionRate:
     """The rate from node lifetimes with the exact 95 % interval for few events (Garwood 1936).
 
-    Nodes that go together are one event: ten nodes of one wave say as little about the next as one does. Nodes that
-    vanished without a reason may have been evicted or scaled down: the upper end counts them, the lower does not.
-    Without any eviction half of one is assumed, because a rate of 0 would be a promise.
+    Nodes that go together are one event: ten nodes of one wave say as little about the next as one
+    does. Nodes that vanished without a reason may have been evicted or scaled down: the upper end
+    counts them, the lower does not. Without any eviction half of one is assumed, because a rate of
+    0 would be a promise.
     """
     rows = list(lives)
     hours = math.fsum(row.hours for row in rows)

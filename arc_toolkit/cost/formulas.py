@@ -2,12 +2,13 @@
 
 Between two saves (a renewal) the job works until the next save or an eviction, whichever is first:
 
-    time per renewal = M (1 - e^(-s/M)) + F (R' + q C),   s = tau + C, F = 1 - e^(-s/M), R' = M (e^(R/M) - 1)
+    s = tau + C,   F = 1 - e^(-s/M),   R' = M (e^(R/M) - 1)
+    time per renewal = M (1 - e^(-s/M)) + F (R' + q C)
     work per renewal = tau e^(-s/M) + q (M (1 - e^(-tau/M)) - tau e^(-s/M))
 
-with C the save, R the restart (in which the job can be evicted again: R'), M the mean time between evictions of the
-job, and q the share of evictions whose notice is used for a save. With q = 0 that is Daly's exact
-M e^(R/M) (e^(s/M) - 1) / tau. The last renewal ends without a save.
+with C the save, R the restart (in which the job can be evicted again: R'), M the mean time between
+evictions of the job, and q the share of evictions whose notice is used for a save. With q = 0 that
+is Daly's exact M e^(R/M) (e^(s/M) - 1) / tau. The last renewal ends without a save.
 """
 
 from __future__ import annotations

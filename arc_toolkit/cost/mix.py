@@ -1,14 +1,16 @@
 """A deadline: when to wait for spot and when to buy on demand, by policies of one family that are simulated.
 
-`Slack` is the time to the deadline less the work that is left. A policy waits for spot capacity while the slack is
-above its threshold, and buys on demand below it until it is ahead again. The threshold is
+`Slack` is the time to the deadline less the work that is left. A policy waits for spot capacity
+while the slack is above its threshold, and buys on demand below it until it is ahead again. The
+threshold is
 
     max(reserve, ahead x slack at the start x work left / work)
 
-`ahead` = 1 is the policy Uniform Progress of "Can't Be Late" (Wu et al., NSDI 2024), section 5.2.2: idle and behind the
-uniform line, run on demand; take spot whenever it is available and stay until it is evicted; stay on demand until
-ahead of the line by two changeovers; idle and less slack than two changeovers, run on demand to the end.
-`ahead` = 0 is greedy: wait as long as possible. As in the paper, all nodes of a job are of one kind at a time.
+`ahead` = 1 is the policy Uniform Progress of "Can't Be Late" (Wu et al., NSDI 2024), section 5.2.2:
+idle and behind the uniform line, run on demand; take spot whenever it is available and stay until
+it is evicted; stay on demand until ahead of the line by two changeovers; idle and less slack than
+two changeovers, run on demand to the end. `ahead` = 0 is greedy: wait as long as possible. As in
+the paper, all nodes of a job are of one kind at a time.
 """
 
 from __future__ import annotations
@@ -27,9 +29,8 @@ CERTAINTY = 0.95
 MIX_RUNS = 2000
 LEAST_RUNS = 200  # fewer cannot show 95 %
 STEPS = (0.0, 0.25, 0.5, 0.75, 1.0)
-LEAST_LEAD = (
-    60.0  # seconds ahead of the line before it stops on demand, however fast a changeover is
-)
+# seconds ahead of the line before it stops on demand, however fast a changeover is
+LEAST_LEAD = 60.0
 
 
 @dataclass(frozen=True, slots=True)

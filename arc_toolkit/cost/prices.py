@@ -1,7 +1,7 @@
 """Prices per VM and hour: a table with one row per size, region and tier, each with its date and source.
 
-The shipped table, what `scripts/refresh_prices.py` writes and the `--prices` of a contract have the same columns. A
-price that is in none of them is unknown.
+The shipped table, what `scripts/refresh_prices.py` writes and the `--prices` of a contract have the
+same columns. A price that is in none of them is unknown.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Many runs of a job, one eviction after the other: the distribution of its time and price.
 
-Plain Python: about one microsecond per eviction, and no package to install. The model is that of `formulas`, plus what
-has no closed form: the fallback to on-demand, in which the whole gang moves, because a job has one instance type.
+Plain Python: about one microsecond per eviction, and no package to install. The model is that of
+`formulas`, plus what has no closed form: the fallback to on-demand, in which the whole gang moves,
+because a job has one instance type.
 """
 
 from __future__ import annotations

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from arc_toolkit.checkpoints.interval import NOTICE_WORKS, best_interval, mean_seconds
-from arc_toolkit.checkpoints.pace import Pace
+from arc_toolkit.checkpoints.interval import NOTICE_WORKS, SaveSchedule, best_interval, mean_seconds
 from arc_toolkit.errors import ArcError
 
 SHORTEST_INTERVAL = 1.0
@@ -42,9 +41,8 @@ class TrainingJob:
     restart_seconds: float = 60.0
     noticed: float = NOTICE_WORKS
     missing: MissingCapacity = MissingCapacity()
-    together: float = (
-        1.0  # nodes of the job that one eviction takes, on average: evictions come in waves
-    )
+    # nodes of the job that one eviction takes, on average: evictions come in waves
+    together: float = 1.0
 
     def __post_init__(self) -> None:
         if self.nodes < 1:
@@ -95,9 +93,9 @@ def notice_notes(save: float, notice: float, works: float) -> list[str]:
         f"assumed: {100 * works:g}% of the evictions are announced in time for a save "
         "(--notice-works, --no-notice)"
     ]
-    pace = Pace(math.inf)
-    pace.saved(0, save)
-    if not pace.fits(notice):
+    schedule = SaveSchedule(math.inf)
+    schedule.note_save(0, save)
+    if not schedule.fits(notice):
         notes.insert(
             0,
             f"a save of {save:g} s does not fit into a notice of {notice:g} s with the margin "

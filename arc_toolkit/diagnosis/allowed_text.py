@@ -1,10 +1,11 @@
-"""What may be kept of a text that somebody else wrote: the words of a list, figures, and known shapes.
+"""The parts of a foreign text that may be kept: listed words, figures and known shapes.
 
-The message of an event or a container may contain anything that a program printed, secrets included. So it is not
-searched for secrets but rebuilt from what is allowed: the words that Kubernetes, Volcano and Azure use in their
-messages (data/message_words.txt), numbers and quantities, names of AKS nodes, and the names that the same object has
-anyway. Everything else becomes `***`. Patterns match the result as they match the original, so a better table of
-signals can be applied to old records.
+The message of an event or a container may contain anything that a program printed, secrets
+included. So it is not searched for secrets but rebuilt from what is allowed: the words that
+Kubernetes, Volcano and Azure use in their messages (data/message_words.txt), numbers and
+quantities, names of AKS nodes, and the names that the same object has anyway. Everything else
+becomes `***`. Patterns match the result as they match the original, so a better table of signals
+can be applied to old records.
 """
 
 from __future__ import annotations
@@ -23,10 +24,12 @@ MASK = "***"
 # Shapes that are kept whole, each with an example.
 _SHAPES = (
     r"(?:aks|ask|k8s)-[a-z0-9]{1,12}-\d{8}-vmss[0-9a-zA-Z]{0,6}",  # aks-gpu-12345678-vmss000001
-    r"\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:\d\d)?",  # 2026-07-01T10:00:00Z
+    # 2026-07-01T10:00:00Z
+    r"\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:\d\d)?",
     r"GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}",  # the UUID of a GPU
     r"PCI:[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}",  # NVRM: Xid (PCI:0000:3b:00): 79
-    r"\d{1,12}(?:\.\d{1,9})?(?:[numkMGTPE]|[KMGTPE]i|[num]?s|min|h|d|B|[kKMG]B)?",  # 61Gi 500m 120s 16000
+    # 61Gi 500m 120s 16000
+    r"\d{1,12}(?:\.\d{1,9})?(?:[numkMGTPE]|[KMGTPE]i|[num]?s|min|h|d|B|[kKMG]B)?",
     r"(?:\d{1,4}h)?\d{1,4}m(?:\d{1,4}(?:\.\d{1,9})?s)?",  # 3m12s
     r"[A-Z]{1,4}\d{1,5}",  # codes of AKS and AzureML: NHC2009, E45004
     r"(?:eth|sd[a-z]|nvme|nvidia|md|v|k8s|ipv|tty)\d{0,2}",  # devices and versions
@@ -36,13 +39,15 @@ _SHAPES = (
 _NAME = r"([a-z0-9][a-z0-9.-]{0,62})"
 _NAMED = [
     re.compile(
-        rf"(?:exceeded quota: |for volume \"|webhook \"|plugin type=\"|queue \"){_NAME}(?![\w./+=-])"
+        r"(?:exceeded quota: |for volume \"|webhook \"|plugin type=\"|queue \")"
+        rf"{_NAME}(?![\w./+=-])"
     ),
     re.compile(rf"Container {_NAME} (?:was using|exceeded its local)"),
 ]
 _CONDITION = re.compile(r"Node condition ([A-Z][A-Za-z0-9]{2,63}) is now: ")
-# Figures after a word for a secret, up to six words or figures later: `password is 839201746512`, `--pin 4829104756`,
-# `otp 4 digits: 48291047`. A short one with a unit is an amount: `a container with token in its name was using 3104Ki`.
+# Figures after a word for a secret, up to six words or figures later: `password is 839201746512`,
+# `--pin 4829104756`, `otp 4 digits: 48291047`. A short one with a unit is an amount: `a container
+# with token in its name was using 3104Ki`.
 _SECRET_WORD = re.compile(
     r"(?:passw(?:or)?[dt]|passphrase|(?:pass|pin)code|pwd|pin|secret|token|key|credential|otp)s?\b",
     re.IGNORECASE,
@@ -60,7 +65,7 @@ _REASON = re.compile(r"[A-Za-z][A-Za-z0-9]{0,63}|OutOf[a-z0-9./-]{1,60}")
 
 
 def allowed_text(text: str, names: Iterable[str] = ()) -> str:
-    """The allowed parts of a text. `names` are allowed too: those that the same object has in other fields."""
+    """The allowed parts of a text. `names`, from other fields of the object, are allowed too."""
     text = _without_secret_figures(redact(text[:_LONGEST_READ]))
     keep = {name for name in names if name and name in text}
     keep.update(name for pattern in _NAMED for name in pattern.findall(text))
@@ -84,7 +89,7 @@ def _without_secret_figures(text: str) -> str:
 
 
 def allowed_reason(text: str) -> str:
-    """A reason in CamelCase as it is, also an unknown one; Azure writes whole sentences here at times."""
+    """A reason in CamelCase as it is, even an unknown one; Azure sometimes writes sentences."""
     return (
         text
         if _REASON.fullmatch(text) and (text.startswith("OutOf") or _is_reason(text))

@@ -1,7 +1,7 @@
-"""The evidence about one attempt, by where it was found: its pod, its containers, its node, and texts.
+"""The evidence about one attempt, by place: its pod, its containers, its node, and texts.
 
-Only what each piece says in its time window (windows.py); `causes.py` asks the questions. What a reason string means is
-in data/signals.csv, what a text means in kubelet_messages.py.
+Only what each piece says in its time window (times.py); `causes.py` asks the questions. What a
+reason string means is in data/signals.csv, what a text means in kubelet_messages.py.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from arc_toolkit.diagnosis import kubelet_messages, signals, times
 from arc_toolkit.diagnosis.cluster_index import ClusterIndex, within
 from arc_toolkit.diagnosis.container_evidence import (
     ONLY_SIDECAR,
-    from_containers,
-    from_reading,
+    container_candidates,
     main_containers,
+    reading_candidate,
 )
 from arc_toolkit.diagnosis.gpu_messages import GpuProof
 from arc_toolkit.diagnosis.kubelet_messages import Reading
-from arc_toolkit.diagnosis.log_endings import LastWords
+from arc_toolkit.diagnosis.log_endings import LogEndingKind
 from arc_toolkit.diagnosis.log_evidence import NOTICED
-from arc_toolkit.diagnosis.model import CauseKind, Evidence, EvidenceSource, PrsEvidence
+from arc_toolkit.diagnosis.model import CauseKind, Evidence, EvidenceSource, FileEvidence
 from arc_toolkit.diagnosis.node_signals import (
     CauseCandidate,
     condition_change,
-    from_event,
-    from_signal,
+    event_candidate,
     node_signals,
+    signal_candidate,
 )
 from arc_toolkit.diagnosis.pod_states import ClusterEvent, PodState
 from arc_toolkit.diagnosis.signals import is_sidecar
-from arc_toolkit.diagnosis.windows import (
+from arc_toolkit.diagnosis.times import (
     BEFORE_RETRY_SECONDS,
     FAULT_REPORT_SECONDS,
     HARMLESS_SECONDS,
@@ -63,10 +63,9 @@ class AttemptContext:
     end: float | None = None
     next_start: float | None = None
     failure: tuple[str, str] | None = None  # AzureML's own code and diagnostics
-    prs_evidence: list[tuple[PrsEvidence, bool]] = field(
-        default_factory=list
-    )  # and whether it names this node
-    alone: bool = True  # not a rank of a gang, so what the job's files say is of this node
+    # and whether it names this node
+    file_evidence: list[tuple[FileEvidence, bool]] = field(default_factory=list)
+    single_rank: bool = True  # not a rank of a gang, so what the job's files say is of this node
 
     @property
     def exit_is_known(self) -> bool:
@@ -77,8 +76,8 @@ class AttemptContext:
         return self.failure is not None or not without_code
 
     @property
-    def on_spot(self) -> bool:
-        return bool(self.node and self.cluster.place(self.node).spot)
+    def is_on_spot(self) -> bool:
+        return bool(self.node and self.cluster.node_place(self.node).spot)
 
 
 @dataclass(slots=True)
@@ -101,34 +100,34 @@ class AttemptEvidence:
 def gather(context: AttemptContext) -> AttemptEvidence:
     """Everything that may say why an attempt ended."""
     pod, end = context.pod, context.end
-    if pod and (ended := _ended_before_its_disruption(pod)) is not None:
+    if pod and (ended := _end_before_disruption(pod)) is not None:
         # A failed pod is deleted too when its node is lost later.
         end = ended
         pod = replace(pod, disruption="", disrupted=None, end=end)
         context = replace(context, pod=pod, end=end)
-    of_pod = _from_pod(pod, context) if pod else []
-    containers = from_containers(pod) if pod else []
+    of_pod = _pod_candidates(pod, context) if pod else []
+    containers = container_candidates(pod) if pod else []
     of_pod.sort(key=lambda candidate: candidate.strength)
-    of_log, of_files = _from_log(context.failure), _from_files(context)
+    of_log, of_files = _log_candidates(context.failure), _file_candidates(context)
     if any(item.tied and item.evidence.reason in _NOT_BY_ITSELF for item in of_files):
         # Many programs end with 1 then. The code is shown, but it is not an error of their own.
-        containers, of_log = _without_own_errors(containers), _without_own_errors(of_log)
+        containers, of_log = _drop_own_errors(containers), _drop_own_errors(of_log)
     texts = of_log + of_files
-    return AttemptEvidence(context, end, of_pod, containers, _from_node(context), texts)
+    return AttemptEvidence(context, end, of_pod, containers, _node_candidates(context), texts)
 
 
 # The program says that it was asked to stop, or that what provided its data went away.
-_NOT_BY_ITSELF = (LastWords.STOPPED, LastWords.MOUNT_LOST)
+_NOT_BY_ITSELF = (LogEndingKind.STOPPED, LogEndingKind.MOUNT_LOST)
 
 
-def _without_own_errors(candidates: list[CauseCandidate]) -> list[CauseCandidate]:
+def _drop_own_errors(candidates: list[CauseCandidate]) -> list[CauseCandidate]:
     return [
         replace(item, kind=None) if item.kind is CauseKind.USER else item for item in candidates
     ]
 
 
-def _ended_before_its_disruption(pod: PodState) -> float | None:
-    """When the job's container ended by itself, if that was before somebody marked the pod for deletion."""
+def _end_before_disruption(pod: PodState) -> float | None:
+    """When the job's container ended by itself, if that was before the pod's disruption."""
     ends = [
         item.finished
         for item in main_containers(pod.containers)
@@ -141,43 +140,45 @@ def _ended_before_its_disruption(pod: PodState) -> float | None:
     return max(ends) if 0 < max(ends) < pod.disrupted - SAME_KILL_SECONDS else None
 
 
-def _from_pod(pod: PodState, context: AttemptContext) -> list[CauseCandidate]:
+def _pod_candidates(pod: PodState, context: AttemptContext) -> list[CauseCandidate]:
     candidates = []
     table = signals.table()
     if signal := table.get((EvidenceSource.POD_CONDITION, pod.disruption)):
-        candidates.append(from_signal(signal, pod.disrupted))
+        candidates.append(signal_candidate(signal, pod.disrupted))
     if pod.evicted:
         candidates.append(
-            from_signal(table[EvidenceSource.POD_CONDITION, "Evict"], pod.evicted.time)
+            signal_candidate(table[EvidenceSource.POD_CONDITION, "Evict"], pod.evicted.time)
         )
     if pod.reason == "Evicted":
-        candidates.append(_evicted(EvidenceSource.POD_STATUS, pod, pod.message, pod.end))
-    elif reading := _refused(pod, context):
+        candidates.append(_eviction_candidate(EvidenceSource.POD_STATUS, pod, pod.message, pod.end))
+    elif reading := _refusal(pod, context):
         time = pod.end if pod.end is not None else pod.start  # nothing ran
-        candidates.append(from_reading(EvidenceSource.POD_STATUS, pod.reason, reading, time))
+        candidates.append(reading_candidate(EvidenceSource.POD_STATUS, pod.reason, reading, time))
     elif signal := table.get((EvidenceSource.POD_STATUS, pod.reason)):
-        candidates.append(from_signal(signal, pod.end))
+        candidates.append(signal_candidate(signal, pod.end))
     for event in context.cluster.events_of_pod(pod):
         if event.reason == "Evicted" and kubelet_messages.is_eviction(event.message):
-            candidates.append(_evicted(EvidenceSource.POD_EVENT, pod, event.message, event.time))
+            candidates.append(
+                _eviction_candidate(EvidenceSource.POD_EVENT, pod, event.message, event.time)
+            )
         elif event.reason == "TaintManagerEviction" and event.message.startswith("Cancelling"):
-            continue  # the node came back in time; Kubernetes has no other sign of it than this message
-        elif candidate := from_event(EvidenceSource.POD_EVENT, event):
+            continue  # the node came back in time; this message is the only sign of it
+        elif candidate := event_candidate(EvidenceSource.POD_EVENT, event):
             candidates.append(candidate)
-    return candidates + _commands(pod, context.cluster)
+    return candidates + _command_candidates(pod, context.cluster)
 
 
-def _evicted(
+def _eviction_candidate(
     source: EvidenceSource, pod: PodState, message: str, time: float | None
 ) -> CauseCandidate:
     main = {item.name for item in main_containers(pod.containers)}
-    reading = kubelet_messages.evicted(
+    reading = kubelet_messages.eviction_reading(
         message, lambda name: name in main if main else not is_sidecar(name)
     )
-    return from_reading(source, "Evicted", reading, time)
+    return reading_candidate(source, "Evicted", reading, time)
 
 
-def _refused(pod: PodState, context: AttemptContext) -> Reading | None:
+def _refusal(pod: PodState, context: AttemptContext) -> Reading | None:
     if not pod.message or pod.reason in ("", "Evicted", "Terminated", "NodeShutdown", "Shutdown"):
         return None
     cluster, node = context.cluster, pod.node or ""
@@ -187,18 +188,17 @@ def _refused(pod: PodState, context: AttemptContext) -> Reading | None:
     just_started = any(
         is_within(time, pod.start, START_UP_SECONDS, LOOK_AHEAD_SECONDS) for time in starts
     )
-    return kubelet_messages.refused(
+    return kubelet_messages.refusal_reading(
         pod.reason, pod.message, cluster.fewer_devices.get(node), just_started
     )
 
 
-_COMMAND = re.compile(
-    r"Start to execute command (\w+)"
-)  # volcano: pkg/controllers/job, processNextCommand
+# volcano: pkg/controllers/job, processNextCommand
+_COMMAND = re.compile(r"Start to execute command (\w+)")
 
 
-def _commands(pod: PodState, cluster: ClusterIndex) -> list[CauseCandidate]:
-    """Commands to the pod's Volcano job shortly before its end; the kubelet needs the grace period to stop it."""
+def _command_candidates(pod: PodState, cluster: ClusterIndex) -> list[CauseCandidate]:
+    """Commands to the pod's Volcano job shortly before its end, within the pod's grace period."""
     candidates = []
     for event in cluster.events_of_job(pod):
         match = _COMMAND.match(event.message) if event.reason == "CommandIssued" else None
@@ -206,7 +206,7 @@ def _commands(pod: PodState, cluster: ClusterIndex) -> list[CauseCandidate]:
         if signal and (
             pod.end is None or is_within(event.time, pod.end, LOOK_BACK_SECONDS, LOOK_AHEAD_SECONDS)
         ):
-            candidates.append(from_signal(signal, event.time))
+            candidates.append(signal_candidate(signal, event.time))
     return candidates
 
 
@@ -222,7 +222,7 @@ def _window(context: AttemptContext) -> tuple[float, float, Tie]:
     return float("-inf"), float("inf"), "open"
 
 
-def _from_node(context: AttemptContext) -> list[CauseCandidate]:
+def _node_candidates(context: AttemptContext) -> list[CauseCandidate]:
     if context.node is None:
         return []
     cluster = context.cluster
@@ -233,7 +233,7 @@ def _from_node(context: AttemptContext) -> list[CauseCandidate]:
         item.was_cut_off for item in main_containers(context.pod.containers)
     )
     for event in within(events, begin, end + FAULT_REPORT_SECONDS):
-        candidate = from_event(EvidenceSource.NODE_EVENT, event, weaker=tie != "exact")
+        candidate = event_candidate(EvidenceSource.NODE_EVENT, event, weaker=tie != "exact")
         if candidate and _is_own_kill(event, context):
             candidate = replace(candidate, kind=CauseKind.OWN_MEMORY, confidence="medium")
         if candidate and _is_own_disk_error(event, context):
@@ -245,13 +245,13 @@ def _from_node(context: AttemptContext) -> list[CauseCandidate]:
             continue
         if tie == "exact" and _is_over(event, candidate, events, context.end):
             candidate = replace(candidate, kind=None)
-        candidates.append(candidate if tie != "open" else _untied(candidate))
+        candidates.append(candidate if tie != "open" else _mark_untied(candidate))
     node = cluster.nodes.get(context.node)
     created = times.parse(node.created) if node is not None else None
     if cluster.is_gone(context.node) or (created and context.end and created > context.end):
-        candidates.append(_missing(context))
+        candidates.append(_missing_node_candidate(context))
     elif node is not None:
-        candidates += _from_node_state(node, context)
+        candidates += _node_state_candidates(node, context)
     candidates.sort(key=lambda candidate: candidate.strength)
     return candidates
 
@@ -259,7 +259,7 @@ def _from_node(context: AttemptContext) -> list[CauseCandidate]:
 def _is_over(
     event: ClusterEvent, candidate: CauseCandidate, events: list[ClusterEvent], end: float | None
 ) -> bool:
-    """The node was ready, or the check passed again, before the attempt ended: the attempt survived it."""
+    """The node was ready, or the check passed, before the attempt ended: it survived that."""
     if end is None or event.time is None or event.reason == "Rebooted":
         return False
     change = condition_change(event)
@@ -277,13 +277,14 @@ def _is_over(
 
 
 def _is_own_kill(event: ClusterEvent, context: AttemptContext) -> bool:
-    """The kernel killed a process for the limit of this attempt's container: a child, if the container has no mark.
+    """The kernel killed a process (perhaps a child) for the limit of this attempt's container.
 
-    One of several children may have little of the limit; then the program has to say that it lost one.
+    One of several children may have little of the limit; then the program has to say that it lost
+    one.
     """
     limit = context.pod.memory_limit if context.pod else 0
     lost_a_child = any(
-        item.evidence.reason == LastWords.CHILD_KILLED for item, _ in context.prs_evidence
+        item.evidence.reason == LogEndingKind.CHILD_KILLED for item, _ in context.file_evidence
     )
     return is_within(
         event.time, context.end, SAME_KILL_SECONDS, 0
@@ -291,24 +292,26 @@ def _is_own_kill(event: ClusterEvent, context: AttemptContext) -> bool:
 
 
 def _is_own_disk_error(event: ClusterEvent, context: AttemptContext) -> bool:
-    """The kernel reported the error with which the program ended. Alone it may be of a disk that nobody needs."""
-    said = any(item.evidence.reason == LastWords.DISK_ERROR for item, _ in context.prs_evidence)
+    """The kernel reported the program's last error. Alone it may be of a disk that nobody needs."""
+    is_reported = any(
+        item.evidence.reason == LogEndingKind.DISK_ERROR for item, _ in context.file_evidence
+    )
     return (
-        said
+        is_reported
         and event.reason == "IOError"
         and is_within(event.time, context.end, SAME_KILL_SECONDS, 0)
     )
 
 
-def _untied(candidate: CauseCandidate) -> CauseCandidate:
+def _mark_untied(candidate: CauseCandidate) -> CauseCandidate:
     """Evidence of a node that may be from another day than the attempt."""
     evidence = replace(candidate.evidence, message=f"{candidate.evidence.message} ({UNTIED})")
     return replace(candidate, evidence=evidence, confidence="low", tied=False)
 
 
-def _missing(context: AttemptContext) -> CauseCandidate:
+def _missing_node_candidate(context: AttemptContext) -> CauseCandidate:
     kind = None
-    if context.on_spot:
+    if context.is_on_spot:
         kind = CauseKind.SPOT
     elif context.pod and not any(item.state == "terminated" for item in context.pod.containers):
         kind = CauseKind.NODE_LOST
@@ -316,27 +319,28 @@ def _missing(context: AttemptContext) -> CauseCandidate:
     return CauseCandidate(evidence, kind, "low")
 
 
-def _from_node_state(node: Node, context: AttemptContext) -> list[CauseCandidate]:
-    """Conditions and taints that the node has now, if they began in the window; a fault may have begun before."""
+def _node_state_candidates(node: Node, context: AttemptContext) -> list[CauseCandidate]:
+    """The node's conditions and taints that began in the window; a fault may have begun before."""
     begin, end, tie = _window(context)
     candidates = []
     for signal, since in node_signals(node):
         fault = signal.kind is CauseKind.NODE_FAULT
         if tie == "open" or since is None:
-            candidates.append(_untied(from_signal(signal, since)))
+            candidates.append(_mark_untied(signal_candidate(signal, since)))
         elif since <= end + (FAULT_REPORT_SECONDS if fault else 0) and (since >= begin or fault):
-            candidate = from_signal(signal, since, weaker=tie != "exact")
+            candidate = signal_candidate(signal, since, weaker=tie != "exact")
             harmless = fault and _did_not_hinder(node.name, since, context)
             candidates.append(
                 replace(candidate, confidence="low", tied=False) if harmless else candidate
             )
-    return candidates + _not_ready_until(node, context)
+    return candidates + _readiness_candidates(node, context)
 
 
-def _not_ready_until(node: Node, context: AttemptContext) -> list[CauseCandidate]:
-    """A node that became ready at about the end was not ready before it, even if no event is left of it.
+def _readiness_candidates(node: Node, context: AttemptContext) -> list[CauseCandidate]:
+    """A node that became ready at about the end was not ready before it, even without an event.
 
-    If one is left, the node was lost at that time, which may be long before: its kubelet could not end the pod.
+    If one is left, the node was lost at that time, which may be long before: its kubelet could not
+    end the pod.
     """
     for row in node.conditions:
         since = times.parse(row.since)
@@ -353,7 +357,7 @@ def _not_ready_until(node: Node, context: AttemptContext) -> list[CauseCandidate
                 for event in within(context.cluster.node_events.get(node.name, []), 0.0, since - 1)
                 if event.reason in ("NodeNotReady", "NodeReady")
             ]
-            lost = from_event(EvidenceSource.NODE_EVENT, changes[-1]) if changes else None
+            lost = event_candidate(EvidenceSource.NODE_EVENT, changes[-1]) if changes else None
             if lost:
                 return [lost]
             message = "the node was not ready until then"
@@ -363,7 +367,7 @@ def _not_ready_until(node: Node, context: AttemptContext) -> list[CauseCandidate
 
 
 def _did_not_hinder(node: str, since: float, context: AttemptContext) -> bool:
-    """Jobs that started with the fault succeeded, or this one ran long although the fault was there long before."""
+    """Jobs that started with the fault succeeded, or this one ran long after the fault began."""
     if any(start > since for start in context.cluster.successes.get(node, ())):
         return True
     start, end = context.start, context.end
@@ -374,16 +378,16 @@ def _did_not_hinder(node: str, since: float, context: AttemptContext) -> bool:
     )
 
 
-def _from_log(failure: tuple[str, str] | None) -> list[CauseCandidate]:
+def _log_candidates(failure: tuple[str, str] | None) -> list[CauseCandidate]:
     if failure is None:
         return []
     code, diagnostics = failure
     pattern = _pod_pattern(diagnostics)
     if pattern.get("reason") == "Evicted":
-        reading = kubelet_messages.evicted(
+        reading = kubelet_messages.eviction_reading(
             str(pattern.get("message", "")), lambda name: name.endswith(signals.MAIN_CONTAINER)
         )
-        return [from_reading(EvidenceSource.LOG, "Evicted", reading, None)]
+        return [reading_candidate(EvidenceSource.LOG, "Evicted", reading, None)]
     containers = [
         (str(item.get("name", "")), str(item.get("reason", "")))
         for item in rows(pattern.get("containers"))
@@ -430,25 +434,25 @@ def _pod_pattern(diagnostics: str) -> Mapping[str, Any]:
     return mapping(document)
 
 
-def _from_files(context: AttemptContext) -> list[CauseCandidate]:
-    """What the job's own files say: the error of a GPU is evidence; what a parallel job saw of its node, and an
-    exception without an exit code, are hints."""
+def _file_candidates(context: AttemptContext) -> list[CauseCandidate]:
+    """What the job's own files say: the error of a GPU is evidence; what a parallel job saw of its
+    node, and an exception without an exit code, are hints."""
     candidates = []
     without_gpu = context.pod is not None and context.pod.without_gpu
-    for item, named in context.prs_evidence:
+    for item, named in context.file_evidence:
         printed = item.evidence.source in (EvidenceSource.LOG, EvidenceSource.EXIT_CODE)
-        tied = named or (printed and context.alone)
+        tied = named or (printed and context.single_rank)
         reason, kind = item.evidence.reason, item.kind
         if without_gpu and reason in (GpuProof.DRIVER, GpuProof.MISSING):
             continue  # a pod that asks for no GPU has none
-        if reason in (GpuProof.PEER, LastWords.PEER_LOST, LastWords.STOPPED) and not tied:
+        if reason in (GpuProof.PEER, LogEndingKind.PEER_LOST, LogEndingKind.STOPPED) and not tied:
             continue  # it is not known which rank said that
-        if reason == LastWords.OWN_ERROR and context.exit_is_known:
+        if reason == LogEndingKind.OWN_ERROR and context.exit_is_known:
             continue
         if reason == NOTICED:
             candidates.append(CauseCandidate(item.evidence, kind, "high", tied=True))
             continue
-        sure = printed and tied and reason != LastWords.OWN_ERROR
+        sure = printed and tied and reason != LogEndingKind.OWN_ERROR
         candidates.append(
             CauseCandidate(item.evidence, kind, "medium" if sure else "low", tied=tied)
         )

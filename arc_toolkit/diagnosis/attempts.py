@@ -1,4 +1,4 @@
-"""From grouped logs and pods to attempts: on which node each ran, how it ended and why; and a summary per job."""
+"""Grouped logs and pods become attempts, with node, outcome and cause, and a summary per job."""
 
 from __future__ import annotations
 
@@ -7,35 +7,36 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import groupby, islice
 
-from arc_toolkit.diagnosis import causes, families, signals, times, waiting
+from arc_toolkit.diagnosis import causes, identities, signals, times, waiting
 from arc_toolkit.diagnosis.attempt_evidence import AttemptContext
 from arc_toolkit.diagnosis.cluster_index import ClusterIndex, NodePlace
-from arc_toolkit.diagnosis.drafts import AttemptDraft, JobGroup
 from arc_toolkit.diagnosis.gpu_messages import GpuProof, is_of_hardware
 from arc_toolkit.diagnosis.grouping import group
-from arc_toolkit.diagnosis.log_endings import LastWords
+from arc_toolkit.diagnosis.log_endings import LogEndingKind
 from arc_toolkit.diagnosis.log_evidence import NOTICED
+from arc_toolkit.diagnosis.matching import AttemptDraft, JobGroup
 from arc_toolkit.diagnosis.model import (
     Attempt,
     Cause,
     CauseKind,
     Evidence,
     EvidenceSource,
+    FileEvidence,
     Job,
-    PrsEvidence,
     RunOutcome,
 )
 from arc_toolkit.diagnosis.pod_states import PodState
 from arc_toolkit.diagnosis.scan import LogScan
 from arc_toolkit.diagnosis.signals import KINDS
+from arc_toolkit.diagnosis.times import LOOK_BACK_SECONDS, NOTICE_OF_LOSS_SECONDS, is_within
 from arc_toolkit.diagnosis.volcano import GangState, gang_of, gangs
-from arc_toolkit.diagnosis.windows import LOOK_BACK_SECONDS, NOTICE_OF_LOSS_SECONDS, is_within
 
-ENDED = frozenset({*LastWords, NOTICED})  # what is evidence of the end itself
-# AzureML numbers the processes of a gang from the first rank on; how many each rank has is not known.
+ENDED = frozenset({*LogEndingKind, NOTICED})  # what is evidence of the end itself
+# AzureML numbers the processes of a gang from the first rank on; how many a rank has is unknown.
 FIRST_PROCESS = re.compile(r"_process_0+\.txt$")
 FIRST_RANKS = ("master-0", "chief-0", "launcher-0", "worker-0")
-PEER_REASONS = (GpuProof.PEER, LastWords.PEER_LOST)  # a rank that says so was not the first to fail
+# a rank that says so was not the first to fail
+PEER_REASONS = GpuProof.PEER, LogEndingKind.PEER_LOST
 _PHASES = ("Pending", "Running", "Succeeded", "Failed")
 _WORST_FIRST = (
     RunOutcome.FAILED,
@@ -47,39 +48,41 @@ _WORST_FIRST = (
 
 
 def build(
-    scans: Iterable[LogScan], cluster: ClusterIndex, prs_evidence: Sequence[PrsEvidence] = ()
+    scans: Iterable[LogScan], cluster: ClusterIndex, file_evidence: Sequence[FileEvidence] = ()
 ) -> tuple[list[Attempt], dict[str, JobGroup]]:
     """All attempts in order of job and number, and the jobs by their unique names."""
-    known = gangs(cluster)
-    groups = group(scans, cluster, known, prs_evidence)
+    gang_states = gangs(cluster)
+    groups = group(scans, cluster, gang_states, file_evidence)
     return [
         attempt
         for name in sorted(groups)
-        for attempt in _finish(name, groups[name], cluster, known)
+        for attempt in _finish(name, groups[name], cluster, gang_states)
     ], groups
 
 
 def jobs(
-    attempts: Sequence[Attempt], groups: dict[str, JobGroup], everywhere: frozenset[str]
+    attempts: Sequence[Attempt], groups: dict[str, JobGroup], hopeless: frozenset[str]
 ) -> list[Job]:
     """One record per job, from its attempts, which are in order."""
     result = []
     for name, of_job in groupby(attempts, key=lambda attempt: attempt.job):
-        own = list(of_job)
-        moments = [moment for attempt in own if (moment := attempt.start or attempt.end)]
-        group, kinds = groups[name], _kinds(own)
-        nodes = [attempt.node for attempt in own if attempt.node and not attempt.node_truncated]
+        job_attempts = list(of_job)
+        moments = [moment for attempt in job_attempts if (moment := attempt.start or attempt.end)]
+        group, kinds = groups[name], _kinds(job_attempts)
+        nodes = [
+            attempt.node for attempt in job_attempts if attempt.node and not attempt.node_truncated
+        ]
         result.append(
             Job(
                 name=name,
                 run_id=group.run_id,
-                attempts=len({attempt.number for attempt in own}),
-                outcome=_last_outcome(own),
+                attempts=len({attempt.number for attempt in job_attempts}),
+                outcome=_last_outcome(job_attempts),
                 nodes=tuple(dict.fromkeys(nodes) if len(nodes) > 1 else nodes),
                 causes=kinds,
                 since=min(moments, default=None),
-                fails_everywhere=name in everywhere,
-                unsure=_unsure(own) if kinds else (),
+                fails_everywhere=name in hopeless,
+                unsure=_unsure(job_attempts) if kinds else (),
                 missing=group.missing,
                 folder=group.name,
                 notes=group.notes,
@@ -89,7 +92,7 @@ def jobs(
 
 
 def _last_outcome(attempts: list[Attempt]) -> RunOutcome:
-    """The worst of the ranks of the last attempt; of a rank that was replaced the last pod counts."""
+    """The worst of the ranks of the last attempt; of a replaced rank the last pod counts."""
     last = attempts[-1]
     if len(attempts) == 1:
         return last.outcome
@@ -118,13 +121,13 @@ def _unsure(attempts: list[Attempt]) -> tuple[CauseKind, ...]:
     return tuple(dict.fromkeys(cause.kind for cause in causes if cause.kind not in sure))
 
 
-def _place(draft: AttemptDraft, cluster: ClusterIndex) -> NodePlace:
-    place = cluster.place(draft.node) if draft.node else NodePlace()
+def _node_place(draft: AttemptDraft, cluster: ClusterIndex) -> NodePlace:
+    place = cluster.node_place(draft.node) if draft.node else NodePlace()
     return place._replace(vm_instance=None) if draft.truncated else place
 
 
 def _finish(
-    name: str, job: JobGroup, cluster: ClusterIndex, known: list[GangState]
+    name: str, job: JobGroup, cluster: ClusterIndex, gang_states: list[GangState]
 ) -> list[Attempt]:
     drafts = job.drafts
     if not drafts:
@@ -135,16 +138,18 @@ def _finish(
     single = len(drafts) == 1 or _one_rank(drafts)
     starts = _starts(drafts) if len(drafts) > 1 else {}
     for draft in drafts:
-        printed = _prs_evidence_of(draft, job) if job.prs_evidence or draft.own_evidence else []
+        printed = _evidence_of(draft, job) if job.file_evidence or draft.own_evidence else []
         ended = any(item.evidence.reason in ENDED for item, _ in printed)
         draft.outcome = _outcome(draft, last, cluster, ended=ended)
         if draft.outcome in (RunOutcome.RUNNING, RunOutcome.WAITING):
             draft.end = None  # a helper may have ended already
         if draft.outcome is RunOutcome.WAITING:
             if draft.pod is not None:
-                draft.waiting = waiting.of_pod(draft.pod, gang_of(draft.pod, known), cluster)
+                draft.waiting = waiting.pod_waiting(
+                    draft.pod, gang_of(draft.pod, gang_states), cluster
+                )
             elif draft.gang is not None:
-                draft.waiting = waiting.of_gang(draft.gang)
+                draft.waiting = waiting.gang_waiting(draft.gang)
             continue
         deleted = (
             draft.outcome is RunOutcome.UNKNOWN
@@ -162,8 +167,8 @@ def _finish(
                 end=draft.end,
                 next_start=starts.get(draft.number + 1),
                 failure=draft.failure,
-                prs_evidence=printed,
-                alone=single,
+                file_evidence=printed,
+                single_rank=single,
             )
         )
         # A pod that was deleted while it ran, without any evidence, was most likely cancelled.
@@ -175,15 +180,16 @@ def _finish(
         starts[number + 1] < moment for number, moment in starts.items() if number + 1 in starts
     ):
         job.notes += (
-            "clocks disagree: a later attempt seems to start earlier; the order of the folders is used",
+            "clocks disagree: a later attempt seems to start earlier; "
+            "the order of the folders is used",
         )
     if last:
         _note_missing(job, last)
     named = (source.parent for draft in drafts if (source := draft.pod or draft.gang))
-    family = families.family(name, job.run_id, named)
+    family = identities.family(name, job.run_id, named)
     attempts = []
     for draft in drafts:
-        place = _place(draft, cluster)
+        place = _node_place(draft, cluster)
         attempts.append(
             Attempt(
                 job=name,
@@ -212,14 +218,15 @@ def _finish(
 
 def _note_missing(job: JobGroup, last: int) -> None:
     """A download may be incomplete, or the first logs deleted."""
-    taken = {draft.number for draft in job.drafts}
-    job.missing = last + 1 - len(taken)
+    numbers = {draft.number for draft in job.drafts}
+    job.missing = last + 1 - len(numbers)
     if job.missing:
-        some = list(islice((number for number in range(last) if number not in taken), 5))
+        listed = list(islice((number for number in range(last) if number not in numbers), 5))
         word, them = ("attempt", "it") if job.missing == 1 else ("attempts", "them")
-        more = " and more" if job.missing > len(some) else ""
+        ellipsis = " and more" if job.missing > len(listed) else ""
         job.notes += (
-            f"no data about {word} {', '.join(map(str, some))}{more}: the sources have no logs of {them}",
+            f"no data about {word} {', '.join(map(str, listed))}{ellipsis}: "
+            f"the sources have no logs of {them}",
         )
 
 
@@ -266,12 +273,12 @@ def _outcome(draft: AttemptDraft, last: int, cluster: ClusterIndex, *, ended: bo
 
 
 def _is_lost(node: str, cluster: ClusterIndex) -> bool:
-    known = cluster.nodes.get(node)
-    return cluster.is_gone(node) or (known is not None and known.ready is False)
+    listed = cluster.nodes.get(node)
+    return cluster.is_gone(node) or (listed is not None and listed.ready is False)
 
 
 def _main_failed(pod: PodState) -> bool:
-    """The job's own container ended with an error while the sidecars still run; nothing restarts it."""
+    """The job's own container failed while the sidecars still run; nothing restarts it."""
     return any(
         item.name.endswith(signals.MAIN_CONTAINER)
         and ((item.state == "terminated" and item.exit_code) or item.fails_without_code)
@@ -279,13 +286,13 @@ def _main_failed(pod: PodState) -> bool:
     )
 
 
-def _prs_evidence_of(draft: AttemptDraft, job: JobGroup) -> list[tuple[PrsEvidence, bool]]:
-    """The evidence in the job's own files about this attempt, each with whether it names this node or address.
+def _evidence_of(draft: AttemptDraft, job: JobGroup) -> list[tuple[FileEvidence, bool]]:
+    """The evidence in the job's own files, each with whether it names this node or address.
 
     Evidence that names another rank is left out.
     """
     result = [(item, True) for item in draft.own_evidence]
-    for folder, item in job.prs_evidence:
+    for folder, item in job.file_evidence:
         if folder == _folder(draft):
             ranks = [other for other in job.drafts if other.number == draft.number]
             named = [other for other in ranks if _is_named(item, other)]
@@ -301,7 +308,7 @@ def _folder(draft: AttemptDraft) -> int:
     return draft.number if draft.folder is None else draft.folder
 
 
-def _is_named(item: PrsEvidence, draft: AttemptDraft) -> bool:
+def _is_named(item: FileEvidence, draft: AttemptDraft) -> bool:
     places = {
         draft.node,
         draft.rank,
@@ -311,27 +318,29 @@ def _is_named(item: PrsEvidence, draft: AttemptDraft) -> bool:
 
 
 def _lost_peers(job: JobGroup) -> dict[int, Evidence]:
-    """The attempts in which some rank says that a peer went away, and none has an error of its own."""
-    own = {
-        number for number, item in job.prs_evidence if item.evidence.reason == LastWords.OWN_ERROR
+    """The attempts in which a rank reports a lost peer, and none has an error of its own."""
+    failed_numbers = {
+        number
+        for number, item in job.file_evidence
+        if item.evidence.reason == LogEndingKind.OWN_ERROR
     }
     return {
         number: item.evidence
-        for number, item in job.prs_evidence
-        if item.evidence.reason in PEER_REASONS and number not in own
+        for number, item in job.file_evidence
+        if item.evidence.reason in PEER_REASONS and number not in failed_numbers
     }
 
 
 def _own_errors(drafts: list[AttemptDraft], job: JobGroup) -> list[AttemptDraft]:
-    """The ranks whose logs end with an error of their own, if those of others end because a peer went away."""
-    peers = {number for number, item in job.prs_evidence if item.evidence.reason in PEER_REASONS}
+    """The ranks whose logs end with an error of their own, if other logs end with a lost peer."""
+    peers = {number for number, item in job.file_evidence if item.evidence.reason in PEER_REASONS}
     return [
         draft
         for draft in drafts
         if _folder(draft) in peers
         and any(
-            named and item.evidence.reason == LastWords.OWN_ERROR
-            for item, named in _prs_evidence_of(draft, job)
+            named and item.evidence.reason == LogEndingKind.OWN_ERROR
+            for item, named in _evidence_of(draft, job)
         )
     ]
 
@@ -342,10 +351,11 @@ def _blame_first(
     lost_peers: dict[int, Evidence],
     own_errors: Sequence[AttemptDraft],
 ) -> None:
-    """In a gang the first rank to fail is the cause and all others are collateral, unless a node is proved at fault.
+    """In a gang the first rank to fail is the cause and the others are collateral, unless a node
+    is proved at fault.
 
-    A rank that says that a peer went away was not the first, whatever the clocks say. A rank whose node was lost cannot
-    say that it failed.
+    A rank that says that a peer went away was not the first, whatever the clocks say. A rank whose
+    node was lost cannot say that it failed.
     """
     by_number: dict[int, list[AttemptDraft]] = {}
     for draft in drafts:
@@ -368,12 +378,10 @@ def _blame_first(
             for draft in unprompted
             if len(unprompted) == 1 or (ends and draft.end == min(ends))
         ]
-        own = [draft for draft in unprompted if any(draft is other for other in own_errors)]
-        if len(own) == 1:
-            first = own
-        if lost_peers.get(_folder(ranks[0])) and any(
-            _only_followed(draft, gang) for draft in first
-        ):
+        self_failed = [draft for draft in unprompted if any(draft is other for other in own_errors)]
+        if len(self_failed) == 1:
+            first = self_failed
+        if lost_peers.get(_folder(ranks[0])) and any(_is_follower(draft, gang) for draft in first):
             first = []
         roots = proved or lost or (first if len(first) == 1 else [])
         for draft in gang:
@@ -398,10 +406,10 @@ def _blame_first(
             elif (
                 cause.kind is CauseKind.USER
                 and not roots
-                and (said := lost_peers.get(_folder(draft)))
+                and (peer_evidence := lost_peers.get(_folder(draft)))
             ):
                 # Which rank said so is not known, nor which one failed first; that one may be gone.
-                draft.cause = Cause(CauseKind.UNKNOWN, "low", (said, *cause.evidence))
+                draft.cause = Cause(CauseKind.UNKNOWN, "low", (peer_evidence, *cause.evidence))
             elif (
                 not roots
                 and (cause.blames_node or cause.countable)
@@ -413,15 +421,17 @@ def _blame_first(
             _explain_by_gpu(roots[0], cause)
 
 
-def _only_followed(draft: AttemptDraft, gang: list[AttemptDraft]) -> bool:
-    """It failed like a rank that says that a peer went away, and not before it: most likely for the same reason."""
-    told = [other.end for other in gang if _names_a_peer(other.cause) and other.end is not None]
+def _is_follower(draft: AttemptDraft, gang: list[AttemptDraft]) -> bool:
+    """It failed like a rank that lost a peer, and not before it: probably for the same reason."""
+    peer_ends = [
+        other.end for other in gang if _names_a_peer(other.cause) and other.end is not None
+    ]
     bare = draft.cause is not None and draft.cause.kind is CauseKind.USER
-    return bare and draft.end is not None and any(end <= draft.end for end in told)
+    return bare and draft.end is not None and any(end <= draft.end for end in peer_ends)
 
 
 def _is_lost_at(draft: AttemptDraft, moment: float, cluster: ClusterIndex) -> bool:
-    """Its pod still counts as running, on a node that is not ready since about that moment; a loss is noticed late."""
+    """Its pod counts as running on a node not ready since about then; a loss is noticed late."""
     node = cluster.nodes.get(draft.node or "")
     if draft.outcome is not RunOutcome.RUNNING or node is None:
         return False
@@ -435,12 +445,12 @@ def _is_lost_at(draft: AttemptDraft, moment: float, cluster: ClusterIndex) -> bo
 
 def _names_a_peer(cause: Cause | None) -> bool:
     """It says that a peer went away, or that it was asked to stop: it was not the first."""
-    reasons = (*PEER_REASONS, LastWords.STOPPED)
+    reasons = (*PEER_REASONS, LogEndingKind.STOPPED)
     return cause is not None and any(item.reason in reasons for item in cause.evidence)
 
 
 def _explain_by_gpu(draft: AttemptDraft, cause: Cause) -> None:
-    """A broken GPU that a log without a rank reports is most likely that of the rank that failed first."""
+    """A broken GPU in a log without a rank is most likely that of the rank that failed first."""
     faults = [
         item
         for item in cause.evidence

@@ -1,8 +1,9 @@
-"""Why one attempt ended: a sequence of questions, from what the pod itself says to what can only be supposed.
+"""Why one attempt ended: a sequence of questions, from facts of the pod to assumptions.
 
-The first question with an answer decides (QUESTIONS, below). Evidence counts only in its window (windows.py): a cause
-does not come after its effect, and what a job survived did not end it. Exit code 137 alone is never a cause, and
-`unknown` is a normal answer. The evidence comes from attempt_evidence.py.
+The first question with an answer decides (QUESTIONS, below). Evidence counts only in its window
+(times.py): a cause does not come after its effect, and what a job survived did not end it. Exit
+code 137 alone is never a cause, and `unknown` is a normal answer. The evidence comes from
+attempt_evidence.py.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import replace
 
 from arc_toolkit.diagnosis import signals
 from arc_toolkit.diagnosis.attempt_evidence import AttemptContext, AttemptEvidence, gather
-from arc_toolkit.diagnosis.container_evidence import ended_well
+from arc_toolkit.diagnosis.container_evidence import job_succeeded
 from arc_toolkit.diagnosis.gpu_messages import GpuProof
 from arc_toolkit.diagnosis.log_evidence import NOTICED
 from arc_toolkit.diagnosis.model import (
@@ -27,7 +28,7 @@ from arc_toolkit.diagnosis.model import (
 )
 from arc_toolkit.diagnosis.node_signals import CauseCandidate, excuse, notice
 from arc_toolkit.diagnosis.signals import KINDS
-from arc_toolkit.diagnosis.windows import (
+from arc_toolkit.diagnosis.times import (
     LOOK_BACK_SECONDS,
     NOTICE_TO_END_SECONDS,
     SAME_KILL_SECONDS,
@@ -43,13 +44,15 @@ def decide(context: AttemptContext) -> Cause:
     """The cause of a failed attempt; `unknown` is a normal answer."""
     findings = gather(context)
     answer: Answer = next(filter(None, (question(findings) for question in QUESTIONS)), [])
-    shown = dict.fromkeys(candidate.evidence for candidate in [*answer, *findings.everything()])
-    evidence = tuple(shown)[:MAX_EVIDENCE]
+    all_evidence = dict.fromkeys(
+        candidate.evidence for candidate in [*answer, *findings.everything()]
+    )
+    evidence = tuple(all_evidence)[:MAX_EVIDENCE]
     if not answer:
-        # Most errors without an exit code are the job's own, so they do not count in the comparison of nodes.
+        # Most errors without an exit code are the job's own, so nodes are not compared by them.
         pod = context.pod
         countable = not (
-            pod and (ended_well(pod) or any(item.fails_without_code for item in pod.containers))
+            pod and (job_succeeded(pod) or any(item.fails_without_code for item in pod.containers))
         )
         return replace(UNKNOWN, evidence=evidence, countable=countable)
     lead = answer[0]
@@ -75,7 +78,7 @@ def _own_exit(findings: AttemptEvidence) -> Answer:
     )
 
 
-def _excused(findings: AttemptEvidence, lead: CauseCandidate) -> Answer:
+def _loss_excuse(findings: AttemptEvidence, lead: CauseCandidate) -> Answer:
     """What excuses that the node was lost; less sure if nothing ties the loss to this attempt."""
     context = findings.context
     time = lead.evidence.time if lead.evidence.time is not None else findings.end
@@ -87,23 +90,24 @@ def _excused(findings: AttemptEvidence, lead: CauseCandidate) -> Answer:
 
 def _was_noticed(findings: AttemptEvidence) -> Answer:
     """The job's own supervisor saw an eviction notice and ended the process for it."""
-    noticed = [item for item in findings.texts if item.evidence.reason == NOTICED]
-    return _first(noticed, CauseKind.SPOT, CauseKind.DRAIN)
+    notice_evidence = [item for item in findings.texts if item.evidence.reason == NOTICED]
+    return _first(notice_evidence, CauseKind.SPOT, CauseKind.DRAIN)
 
 
 def _was_preempted(findings: AttemptEvidence) -> Answer:
-    """By a pod of higher priority: kube-scheduler, the kubelet, or Volcano (preempt, reclaim, shuffle)."""
+    """By a pod of higher priority: kube-scheduler, kubelet, Volcano (preempt, reclaim, shuffle)."""
     return _first(findings.pod, CauseKind.SCHEDULER)
 
 
 def _was_stopped(findings: AttemptEvidence) -> Answer:
-    """By a person, a time limit or another rank: activeDeadlineSeconds, a command to Volcano, AzureML's own code."""
+    """By a person, a time limit or another rank: activeDeadlineSeconds, Volcano, AzureML's code."""
     sure = [item for item in (*findings.pod, *findings.texts) if item.confidence == "high"]
     return _first(sure, CauseKind.CANCELLED, CauseKind.GANG)
 
 
 def _was_evicted(findings: AttemptEvidence) -> Answer:
-    """By the kubelet, for the job's own limit or the node's lack; the node's, if the kernel ran out too."""
+    """By the kubelet, for the job's own limit or the node's lack; the node's, if the kernel ran
+    out too."""
     answer = [
         item for item in (*findings.pod, *findings.texts) if item.evidence.reason == "Evicted"
     ][:1]
@@ -117,13 +121,13 @@ def _was_evicted(findings: AttemptEvidence) -> Answer:
 
 
 def _was_refused(findings: AttemptEvidence) -> Answer:
-    """The kubelet did not admit the pod, so nothing ran; its message tells a full node from a broken one."""
+    """The kubelet did not admit the pod; its message tells a full node from a broken one."""
     admission = [item for item in findings.pod if item.evidence.source is EvidenceSource.POD_STATUS]
     return _first(admission, CauseKind.SETUP, CauseKind.NODE_FAULT)
 
 
 def _was_drained(findings: AttemptEvidence) -> Answer:
-    """Evicted through the API, or the node shut down: by whoever announced it, and spot VMs by Azure."""
+    """Evicted through the API, or the node shut down: by its announcer; a spot VM by Azure."""
     context = findings.context
     leads = [
         item
@@ -146,14 +150,15 @@ def _was_drained(findings: AttemptEvidence) -> Answer:
     announced = notice(context.cluster, context.node, findings.end) if context.node else None
     if announced and announced.kind is not CauseKind.DRAIN:
         return [announced, *shutdown]
-    return [replace(shutdown[0], kind=CauseKind.SPOT)] if context.on_spot else shutdown
+    return [replace(shutdown[0], kind=CauseKind.SPOT)] if context.is_on_spot else shutdown
 
 
 def _was_lost_with_its_node(findings: AttemptEvidence) -> Answer:
-    """Deleted by the taint manager, removed with the Node object, or reported as lost: what happened to the node?
+    """Deleted by the taint manager, removed with the Node object, or reported as lost.
 
-    The condition does not say which NoExecute taint it was. Only NotReady or unreachable is a loss; any other taint is
-    a drain by whoever set it. A Node object is deleted after its VM, by a person, the autoscaler or an upgrade.
+    The condition does not say which NoExecute taint it was. Only NotReady or unreachable is a loss;
+    any other taint is a drain by whoever set it. A Node object is deleted after its VM, by a
+    person, the autoscaler or an upgrade.
     """
     reasons = ("NodeLost", "DeletionByTaintManager", "TaintManagerEviction", "DeletionByPodGC")
     leads = [item for item in findings.pod if item.evidence.reason in reasons]
@@ -164,13 +169,13 @@ def _was_lost_with_its_node(findings: AttemptEvidence) -> Answer:
     taint = [] if loss else _taint_of_a_person(findings)
     if taint:
         return [*taint, lead]
-    if answer := _excused(findings, loss[0] if loss else lead):
+    if answer := _loss_excuse(findings, loss[0] if loss else lead):
         return answer
     if answer := _root_of_loss(findings) or loss:
         return [*answer, lead]
     if lead.evidence.reason != "DeletionByPodGC":
         return [lead]
-    spot = findings.context.on_spot
+    spot = findings.context.is_on_spot
     return [
         replace(
             lead,
@@ -181,33 +186,36 @@ def _was_lost_with_its_node(findings: AttemptEvidence) -> Answer:
 
 
 def _was_killed_for_memory(findings: AttemptEvidence) -> Answer:
-    """OOMKilled is the container's own limit, unless the kernel of the node ran out in the same minute."""
+    """OOMKilled is the container's own limit, unless the node ran out in the same minute."""
     answer = _first([*findings.containers, *findings.texts, *findings.node], CauseKind.OWN_MEMORY)
     return [*_system_oom(findings, SAME_KILL_SECONDS), *answer] if answer else []
 
 
 def _could_not_start(findings: AttemptEvidence) -> Answer:
-    """A container could not be created or started: the image, the configuration, or the GPU that it should get."""
+    """A container could not start: because of its image, its configuration, or its GPU."""
     return _first(findings.containers, CauseKind.SETUP, CauseKind.NODE_FAULT) or _first(
         findings.texts, CauseKind.SETUP
     )
 
 
 def _was_on_a_broken_node(findings: AttemptEvidence) -> Answer:
-    """A fault that the node or its GPU reported at that time; a process that fails by itself may follow from it."""
-    own = _own_exit(findings)
+    """A fault that the node or its GPU reported then; a process may fail because of it."""
+    exit_evidence = _own_exit(findings)
     faults = [item for item in (*findings.node, *findings.texts) if item.confidence != "low"]
-    if own:
+    if exit_evidence:
         faults = [item for item in faults if item.evidence.reason not in signals.SURVIVABLE]
-    return [*answer, *own] if (answer := _first(faults, CauseKind.NODE_FAULT)) else []
+    return [*answer, *exit_evidence] if (answer := _first(faults, CauseKind.NODE_FAULT)) else []
 
 
 def _was_on_a_node_out_of_memory(findings: AttemptEvidence) -> Answer:
     """SystemOOM: the kernel ran out outside any pod's limit, and kills at once."""
-    own = _own_exit(findings)
+    exit_evidence = _own_exit(findings)
     if answer := _system_oom(findings, SAME_KILL_SECONDS):
-        return [replace(answer[0], confidence="medium") if own else answer[0], *own]
-    if own:
+        return [
+            replace(answer[0], confidence="medium") if exit_evidence else answer[0],
+            *exit_evidence,
+        ]
+    if exit_evidence:
         return []
     if findings.end is None:
         return _first(findings.node, CauseKind.NODE_MEMORY)
@@ -218,27 +226,31 @@ def _was_on_a_node_out_of_memory(findings: AttemptEvidence) -> Answer:
 
 
 def _was_on_a_node_that_went_away(findings: AttemptEvidence) -> Answer:
-    """The node was announced to go, or was lost, when the attempt ended without a word of its own."""
-    own = _own_exit(findings)
+    """The node was announced to go, or was lost, when the attempt ended without an error."""
+    exit_evidence = _own_exit(findings)
     announced = _first(
         [*findings.node, *findings.texts], CauseKind.SPOT, CauseKind.SCALE_DOWN, CauseKind.DRAIN
     )
-    if own:  # many programs end with 1 when they are asked to stop
+    if exit_evidence:  # many programs end with 1 when they are asked to stop
         spot = _first(announced, CauseKind.SPOT)
-        asked = spot and is_within(spot[0].evidence.time, findings.end, NOTICE_TO_END_SECONDS, 0)
-        return [replace(spot[0], confidence="medium"), *own] if asked else []
+        was_notified = spot and is_within(
+            spot[0].evidence.time, findings.end, NOTICE_TO_END_SECONDS, 0
+        )
+        return [replace(spot[0], confidence="medium"), *exit_evidence] if was_notified else []
     if loss := _loss(findings) or _first(findings.node, CauseKind.NODE_LOST):
-        return _excused(findings, loss[0]) or _root_of_loss(findings) or loss
+        return _loss_excuse(findings, loss[0]) or _root_of_loss(findings) or loss
     return announced
 
 
 def _found_no_gpu(findings: AttemptEvidence) -> Answer:
-    """The program found no GPU in its pod. Its settings or the node: other attempts may tell (gpu_logs.py)."""
+    """The program found no GPU: its settings or the node; other attempts may show which."""
     missing = [
         item for item in findings.texts if item.tied and item.evidence.reason == GpuProof.MISSING
     ]
-    own = _own_exit(findings)
-    return [replace(missing[0], confidence="low"), *own] if missing and own else []
+    exit_evidence = _own_exit(findings)
+    return (
+        [replace(missing[0], confidence="low"), *exit_evidence] if missing and exit_evidence else []
+    )
 
 
 def _ended_by_itself(findings: AttemptEvidence) -> Answer:
@@ -246,10 +258,11 @@ def _ended_by_itself(findings: AttemptEvidence) -> Answer:
     return _own_exit(findings)
 
 
-def _what_is_left(findings: AttemptEvidence) -> Answer:
-    """Weak hints, in the order of their sources; one that the node reported of itself does not blame it.
+def _weak_hints(findings: AttemptEvidence) -> Answer:
+    """Weak hints, in the order of their sources; a node's own report does not blame it.
 
-    That the node was short of something is a hint only if no pod is left: the kubelet marks a pod that it evicts.
+    That the node was short of something is a hint only if no pod is left: the kubelet marks a pod
+    that it evicts.
     """
     for item in findings.everything():
         if item.kind is None or (item.kind is CauseKind.NODE_PRESSURE and findings.context.pod):
@@ -273,7 +286,7 @@ QUESTIONS: tuple[Callable[[AttemptEvidence], Answer], ...] = (
     _was_on_a_node_that_went_away,
     _found_no_gpu,
     _ended_by_itself,
-    _what_is_left,
+    _weak_hints,
 )
 
 
@@ -289,14 +302,17 @@ def _system_oom(findings: AttemptEvidence, seconds: float) -> Answer:
 
 def _loss(findings: AttemptEvidence) -> Answer:
     """The sign that the node was NotReady, unreachable or rebooted at that time."""
-    known = [item for item in findings.node if item.evidence.source is not EvidenceSource.NODE_LIST]
-    return _first([*known, *findings.pod], CauseKind.NODE_LOST)
+    node_evidence = [
+        item for item in findings.node if item.evidence.source is not EvidenceSource.NODE_LIST
+    ]
+    return _first([*node_evidence, *findings.pod], CauseKind.NODE_LOST)
 
 
 def _root_of_loss(findings: AttemptEvidence) -> Answer:
-    """A node may be lost because it ran out of memory, the one retry that Microsoft documents, or had a fault.
+    """A node may be lost because it ran out of memory, which Microsoft documents, or had a fault.
 
-    That the kubelet or the container runtime is down is not a reason for NotReady: it is what NotReady means.
+    That the kubelet or the container runtime is down is not a reason for NotReady: it is what
+    NotReady means.
     """
     strong = [
         item
@@ -323,7 +339,7 @@ def _taint_of_a_person(findings: AttemptEvidence) -> Answer:
 
 
 def count_successes_elsewhere(attempts: Sequence[Attempt]) -> list[Attempt]:
-    """Mark errors of a job's process as countable if the same job succeeded later, on another node."""
+    """Mark errors of a job's process as countable if the job succeeded later, on another node."""
     successes: dict[str, list[Attempt]] = {}
     for attempt in attempts:
         if attempt.outcome is RunOutcome.SUCCEEDED and attempt.node:
@@ -344,7 +360,7 @@ def count_successes_elsewhere(attempts: Sequence[Attempt]) -> list[Attempt]:
 def blame_convicted_nodes(
     attempts: Sequence[Attempt], verdicts: Sequence[Verdict]
 ) -> list[Attempt]:
-    """A process that failed and ran elsewhere was not at fault, if the comparison with the pool convicts its node."""
+    """A process that ran elsewhere was not at fault, if the comparison convicts its node."""
     convicted = {
         verdict.node for verdict in verdicts if verdict.level in (Level.BAD, Level.SUSPECT)
     }

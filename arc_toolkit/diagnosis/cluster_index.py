@@ -1,4 +1,4 @@
-"""All objects of a cluster with their indexes, as `diagnose` needs them; pods are read by pod_states.py.
+"""All objects of a cluster with their indexes; pods are read by pod_states.py.
 
 The JSON may be truncated or edited by hand, so any field may be missing or have another type.
 """
@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from arc_toolkit.diagnosis import signals, times
+from arc_toolkit.diagnosis.identities import pool_of, vm_instance_of
 from arc_toolkit.diagnosis.model import ClusterFacts
-from arc_toolkit.diagnosis.node_names import pool_of, vm_instance_of
 from arc_toolkit.diagnosis.pod_states import ClusterEvent, PodState, read_pod
 from arc_toolkit.kube.devices import GPU_RESOURCES
 from arc_toolkit.kube.nodes import Node, read_node
@@ -42,20 +42,18 @@ class ClusterIndex:
     pods: list[PodState] = field(default_factory=list)
     nodes: dict[str, Node] = field(default_factory=dict)
     node_events: dict[str, list[ClusterEvent]] = field(default_factory=dict)
-    pod_events: dict[str, list[ClusterEvent]] = field(
-        default_factory=dict
-    )  # by pod UID, and by namespace/name
-    cuts: dict[str, float] = field(default_factory=dict)  # node -> when it became another VM
-    drains: dict[str, list[float]] = field(
-        default_factory=dict
-    )  # node -> when pods were evicted through the API
+    # by pod UID, and by namespace/name
+    pod_events: dict[str, list[ClusterEvent]] = field(default_factory=dict)
+    # node -> when it became another VM
+    vm_replaced_at: dict[str, float] = field(default_factory=dict)
+    # node -> when pods were evicted through the API
+    drains: dict[str, list[float]] = field(default_factory=dict)
     # node -> when pods were removed because it was gone
-    collected: dict[str, list[float]] = field(default_factory=dict)
+    garbage_collected_at: dict[str, list[float]] = field(default_factory=dict)
     spot_pools: dict[str, bool] = field(default_factory=dict)
     tolerated: set[str] = field(default_factory=set)  # nodes with pods that may run on spot VMs
-    successes: dict[str, list[float]] = field(
-        default_factory=dict
-    )  # node -> starts of pods that succeeded
+    # node -> starts of pods that succeeded
+    successes: dict[str, list[float]] = field(default_factory=dict)
     # node -> whether it offers fewer devices than it has; only if its amounts are known
     fewer_devices: dict[str, bool] = field(default_factory=dict)
     nodes_complete: bool = False
@@ -67,8 +65,8 @@ class ClusterIndex:
     volcano_events: dict[tuple[str, str, str], list[ClusterEvent]] = field(default_factory=dict)
     _places: dict[str, NodePlace] = field(default_factory=dict)
 
-    def place(self, name: str) -> NodePlace:
-        """From the node itself, otherwise from its name, the other nodes of its pool, and its pods' tolerations."""
+    def node_place(self, name: str) -> NodePlace:
+        """From the node itself, otherwise from its name, its pool, and its pods' tolerations."""
         place = self._places.get(name)
         if place is None:
             node = self.nodes.get(name)
@@ -85,7 +83,7 @@ class ClusterIndex:
         return place
 
     def is_gone(self, name: str) -> bool:
-        """Deleted, or missing from a complete list. A list without any node of its pool was saved with a selector."""
+        """Deleted, or missing from a complete list (not one that was saved with a selector)."""
         node = self.nodes.get(name)
         if node is not None or not self.nodes_complete:
             return bool(node and node.deleted)
@@ -97,7 +95,7 @@ class ClusterIndex:
         return self.volcano_events.get(("Job", pod.namespace, pod.name.rsplit("-", 2)[0]), [])
 
     def events_of_pod(self, pod: PodState) -> list[ClusterEvent]:
-        """Those with its UID; otherwise those of its name, except from before it was created: names are used again."""
+        """Those with its UID; otherwise those of its name, except from before it was created."""
         if events := self.pod_events.get(pod.uid):
             return events
         named = self.pod_events.get(f"{pod.namespace}/{pod.name}", [])
@@ -106,7 +104,7 @@ class ClusterIndex:
 
 
 def read(facts: Iterable[ClusterFacts]) -> ClusterIndex:
-    """Index the objects from saved files, the live cluster and history; the newest state of each object counts."""
+    """Index the objects of files, cluster and history; the newest state of each counts."""
     facts = list(facts)
     cluster = ClusterIndex(nodes_complete=any(part.nodes_complete for part in facts))
     for raw in _newest(item for part in facts for item in part.pods):
@@ -119,16 +117,16 @@ def read(facts: Iterable[ClusterFacts]) -> ClusterIndex:
             if pod.disruption == "EvictionByEvictionAPI":
                 cluster.drains.setdefault(pod.node, []).append(pod.disrupted)
             elif pod.disruption == "DeletionByPodGC":
-                cluster.collected.setdefault(pod.node, []).append(pod.disrupted)
+                cluster.garbage_collected_at.setdefault(pod.node, []).append(pod.disrupted)
         if pod.run_id is None:
             cluster.other_pods += 1
         else:
             cluster.pods.append(pod)
     for raw in _newest(item for part in facts for item in part.nodes):
         node = read_node(raw)
-        known = cluster.nodes.get(node.name)
+        listed = cluster.nodes.get(node.name)
         created = times.parse(node.created)
-        if known is None or (created or 0) >= (times.parse(known.created) or 0):
+        if listed is None or (created or 0) >= (times.parse(listed.created) or 0):
             cluster.nodes[node.name] = node
         if node.name and created:
             _cut(cluster, node.name, created)
@@ -174,14 +172,18 @@ def _newest_time(cluster: ClusterIndex, nodes: Iterable[Any]) -> float | None:
 def _fewer_devices(status: Mapping[str, Any]) -> bool | None:
     """A device that its plugin reports as unhealthy is in `capacity` but not in `allocatable`."""
     capacity, allocatable = mapping(status.get("capacity")), mapping(status.get("allocatable"))
-    known = [key for key in GPU_RESOURCES if key in capacity and key in allocatable]
-    return any(text(capacity[key]) != text(allocatable[key]) for key in known) if known else None
+    device_keys = [key for key in GPU_RESOURCES if key in capacity and key in allocatable]
+    return (
+        any(text(capacity[key]) != text(allocatable[key]) for key in device_keys)
+        if device_keys
+        else None
+    )
 
 
 def _cut_at_repairs(
     cluster: ClusterIndex, name: str, begin: str, events: list[ClusterEvent]
 ) -> None:
-    """A node is another VM after a reimage or redeploy; one that only started counts, unless an error followed."""
+    """A node is another VM after a reimage or redeploy, even an unfinished one without an error."""
     started: float | None = None
     for event in events:
         if event.reason == f"{begin}Start":
@@ -202,7 +204,7 @@ def within(events: list[ClusterEvent], start: float, end: float) -> list[Cluster
 
 
 def parse_list(data: bytes) -> ClusterFacts:
-    """The output of `kubectl get ... -o json`: a list of objects, or one object. ValueError if it is something else."""
+    """The output of `kubectl get ... -o json`: a list or one object, otherwise ValueError."""
     windows = data[:2] in (b"\xff\xfe", b"\xfe\xff")  # written by `>` in Windows PowerShell
     try:
         document = json.loads(data.decode("utf-16" if windows else "utf-8-sig"))
@@ -211,8 +213,8 @@ def parse_list(data: bytes) -> ClusterFacts:
     if not isinstance(document, dict) or "kind" not in document:
         raise ValueError("not a Kubernetes list or object")
     kind = str(document["kind"])
-    whole = kind.endswith("List")
-    items = document.get("items") if whole else [document]
+    is_list = kind.endswith("List")
+    items = document.get("items") if is_list else [document]
     items = items if isinstance(items, list) else []
     facts = ClusterFacts()
     for item in items:
@@ -222,7 +224,7 @@ def parse_list(data: bytes) -> ClusterFacts:
         facts.pods or facts.nodes or facts.events or facts.pod_groups or facts.volcano_jobs
     ):
         raise ValueError("no pods, nodes, events, or PodGroups and jobs of Volcano")
-    return replace(facts, nodes_complete=whole and bool(facts.nodes))
+    return replace(facts, nodes_complete=is_list and bool(facts.nodes))
 
 
 def _newest(objects: Iterable[Any]) -> Iterable[Json]:
@@ -245,7 +247,8 @@ def _newest(objects: Iterable[Any]) -> Iterable[Json]:
 def _add_event(cluster: ClusterIndex, raw: Json) -> None:
     """Add an event of core/v1 or of events.k8s.io/v1 to its node or pod.
 
-    A repeated event is added at its first and at its last time; Kubernetes only counts those in between.
+    A repeated event is added at its first and at its last time; Kubernetes only counts those in
+    between.
     """
     involved = mapping(raw.get("involvedObject")) or mapping(raw.get("regarding"))
     series, meta = mapping(raw.get("series")), mapping(raw.get("metadata"))
@@ -284,4 +287,4 @@ def _first_time(values: Iterable[object]) -> float | None:
 
 
 def _cut(cluster: ClusterIndex, node: str, moment: float) -> None:
-    cluster.cuts[node] = max(moment, cluster.cuts.get(node, moment))
+    cluster.vm_replaced_at[node] = max(moment, cluster.vm_replaced_at.get(node, moment))

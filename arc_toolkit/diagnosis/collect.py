@@ -16,8 +16,8 @@ from arc_toolkit.diagnosis.model import (
     LOG_NAME,
     ClusterFacts,
     DiagnosisReport,
+    FileEvidence,
     LogFile,
-    PrsEvidence,
     Restart,
     SkippedFile,
     Stats,
@@ -50,7 +50,7 @@ def read_logs(
     """
     logs = sorted(inventory.logs, key=lambda log: log.path)
     scans: list[LogScan] = []
-    done, total = 0, len(logs) + len(inventory.streams)
+    scanned, total = 0, len(logs) + len(inventory.streams)
     for batch in chain(_local(logs, jobs, workers), _streams(inventory.streams, jobs, workers)):
         for result in batch:
             if isinstance(result, SkippedFile):
@@ -64,8 +64,8 @@ def read_logs(
                 inventory.skip(result.path, result.note)  # a file passed by name that is not a log
             else:
                 scans.append(result)
-        done += len(batch)
-        progress(f"read {done} of {total} logs")
+        scanned += len(batch)
+        progress(f"read {scanned} of {total} logs")
     inventory.logs.clear()  # its memory serves the report
     for result in scans:
         if not (result.nodes or result.runs) or result.note:
@@ -74,18 +74,20 @@ def read_logs(
 
 
 def read_side_logs(
-    inventory: Inventory, jobs: int, scans: list[LogScan], stats: Stats, alone: bool = False
-) -> list[PrsEvidence]:
-    """Errors in what the jobs printed; AzureML's message about a failure is added to its attempt's scan.
+    inventory: Inventory, jobs: int, scans: list[LogScan], stats: Stats, without_pods: bool = False
+) -> list[FileEvidence]:
+    """Errors in the output of jobs; AzureML's failure message is added to its attempt's scan.
 
-    `alone`: there are no pods, so a job of which nothing else is left is known only by these logs.
+    `without_pods`: a job of which nothing else is left is known only by these logs.
     """
+    from arc_toolkit.diagnosis.identities import locate
     from arc_toolkit.diagnosis.log_evidence import evidence_in
-    from arc_toolkit.diagnosis.log_paths import locate
 
-    evidence: list[PrsEvidence] = []
+    evidence: list[FileEvidence] = []
     failed: list[LogScan] = []
-    known = {locate(log.path).root for log in scans} if alone and inventory.side_logs else set()
+    job_roots = (
+        {locate(log.path).root for log in scans} if without_pods and inventory.side_logs else set()
+    )
     for batch in _local(sorted(inventory.side_logs, key=lambda log: log.path), jobs):
         evidence += evidence_in(result for result in batch if isinstance(result, LogScan))
         for result in batch:
@@ -94,8 +96,10 @@ def read_side_logs(
                 continue
             stats.files_read += 1
             stats.bytes_read += result.size
-            told = result.failure or result.last_words or (result.run and result.run.is_evicted)
-            if told or (alone and locate(result.path).root not in known):
+            is_informative = (
+                result.failure or result.ending or (result.run and result.run.is_evicted)
+            )
+            if is_informative or (without_pods and locate(result.path).root not in job_roots):
                 failed.append(result)
     if failed:
         add_failures(scans, failed)
@@ -103,8 +107,8 @@ def read_side_logs(
 
 
 def add_failures(scans: list[LogScan], failed: list[LogScan]) -> None:
-    """The message belongs to the rank that it names, or to the only log of the attempt; without any, to a new one."""
-    from arc_toolkit.diagnosis.log_paths import locate
+    """The message belongs to the rank that it names, to the attempt's only log, or to a new one."""
+    from arc_toolkit.diagnosis.identities import locate
 
     by_attempt: dict[tuple[str, int], list[LogScan]] = {}
     for log in scans:
@@ -112,18 +116,20 @@ def add_failures(scans: list[LogScan], failed: list[LogScan]) -> None:
         by_attempt.setdefault((place.root, place.number), []).append(log)
     for side in failed:
         place = locate(side.path)
-        same = by_attempt.setdefault((place.root, place.number), [])
-        if not same:
-            # What a job prints is not a bootstrap log: names, ids and dates in it may be of anything, except those in
-            # the lines of `run`.
+        attempt_logs = by_attempt.setdefault((place.root, place.number), [])
+        if not attempt_logs:
+            # What a job prints is not a bootstrap log: names, ids and dates in it may be of
+            # anything, except those in the lines of `run`.
             node = side.run.node if side.run else None
-            same.append(LogScan(side.path, [node] if node else [], failure=side.failure))
-            scans += same
+            attempt_logs.append(LogScan(side.path, [node] if node else [], failure=side.failure))
+            scans += attempt_logs
         diagnostics = side.failure[1] if side.failure else ""
         named = [
-            log for log in same if (rank := locate(log.path).rank) and f'-{rank}"' in diagnostics
+            log
+            for log in attempt_logs
+            if (rank := locate(log.path).rank) and f'-{rank}"' in diagnostics
         ]
-        for log in named or same[: len(same) == 1]:
+        for log in named or attempt_logs[: len(attempt_logs) == 1]:
             log.failure = log.failure or side.failure
 
 
@@ -152,7 +158,7 @@ def _local(
     try:
         with ProcessPoolExecutor(count, initializer=_quiet_interrupt) as pool:
             try:
-                yield from _ordered(pool, batches)
+                yield from _scan_in_order(pool, batches)
             except BaseException:  # also on Ctrl-C: do not wait for the logs that are being read
                 for child in multiprocessing.active_children():
                     child.terminate()
@@ -171,17 +177,19 @@ def _streams(
         from arc_toolkit.diagnosis.sources.ray_workers import is_blob
 
         blobs = chain.from_iterable(workers.scan([log for log in logs if is_blob(log)], blobs=True))
-        others = chain.from_iterable(_streams([log for log in logs if not is_blob(log)], jobs))
+        local_scans = chain.from_iterable(_streams([log for log in logs if not is_blob(log)], jobs))
         for log in logs:
-            yield [next(blobs if is_blob(log) else others)]
+            yield [next(blobs if is_blob(log) else local_scans)]
         return
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(jobs or min(16, len(logs))) as pool:
-        yield from _ordered(pool, [[log] for log in logs])
+        yield from _scan_in_order(pool, [[log] for log in logs])
 
 
-def _ordered(pool: Executor, batches: list[list[LogFile]]) -> Iterator[list[LogScan | SkippedFile]]:
+def _scan_in_order(
+    pool: Executor, batches: list[list[LogFile]]
+) -> Iterator[list[LogScan | SkippedFile]]:
     try:
         yield from pool.map(scan.scan_all, batches)
     except BaseException:
@@ -230,8 +238,8 @@ def read_named(path: str, kind: str) -> ClusterFacts:
     return facts
 
 
-def read_prs(inventory: Inventory) -> tuple[list[PrsEvidence], int]:
-    """The evidence that parallel jobs wrote about themselves, and how many of their files could be read."""
+def read_prs(inventory: Inventory) -> tuple[list[FileEvidence], int]:
+    """The evidence that parallel jobs wrote about themselves, and how many files were read."""
     if not inventory.prs:
         return [], 0
     from arc_toolkit.diagnosis import prs_logs
@@ -287,7 +295,7 @@ def read_report(
     evidence, stats.prs_files = read_prs(inventory)
     facts = [*read_kubernetes(inventory), *facts]
     has_pods = any(part.pods for part in facts)
-    evidence += read_side_logs(inventory, jobs, scans, stats, alone=not has_pods)
+    evidence += read_side_logs(inventory, jobs, scans, stats, without_pods=not has_pods)
     restarts = _read_restarts(metrics, stats)
     # To find nothing in what was read is a result.
     if not (scans or stats.prs_files or facts or metrics):
@@ -298,7 +306,9 @@ def read_report(
             f"no usable amlarc_cr_bootstrap.log or saved kubectl JSON ({seen}): download the logs "
             "with `az ml job download --all`, or pass a log of `arc-toolkit run` by its name"
         )
-    return report.build(scans, facts, evidence, restarts, inventory.skipped, stats, release=True)
+    return report.build(
+        scans, facts, evidence, restarts, inventory.skipped, stats, consume_scans=True
+    )
 
 
 def _read_restarts(metrics: Iterable[str], stats: Stats) -> list[Restart]:

@@ -1,7 +1,8 @@
-"""What nodes report against themselves, as separate episodes: NotReady, out of memory, faults, pressure.
+"""Trouble that nodes report, as separate episodes: NotReady, out of memory, faults, pressure.
 
-One NotReady is normal: ordinary failures leave one too. So an episode alone convicts no node. It counts if it holds at
-the end of the data, or if a node has significantly more of them than its pool (`comparison.py`).
+One NotReady is normal: ordinary failures leave one too. So an episode alone convicts no node. It
+counts if it holds at the end of the data, or if a node has significantly more of them than its pool
+(`comparison.py`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 from arc_toolkit.diagnosis import signals
 from arc_toolkit.diagnosis.cluster_index import ClusterIndex
 from arc_toolkit.diagnosis.model import Attempt, CauseKind, Evidence, EvidenceSource
-from arc_toolkit.diagnosis.node_signals import excuse, from_event, is_starting, node_signals
+from arc_toolkit.diagnosis.node_signals import event_candidate, excuse, is_starting, node_signals
 from arc_toolkit.diagnosis.node_votes import NodeVotes
 from arc_toolkit.diagnosis.signals import KINDS
 
@@ -24,29 +25,28 @@ KINDS_OF_NODES = (
 )
 EPISODE_SECONDS = 1800  # a repair, with its reboot, takes up to half an hour
 FRESH_SECONDS = 3600  # an event without an end is about the present for an hour
-QUIET_SECONDS = (
-    900  # problems of a node this soon after a job that fails everywhere are blamed on the job
-)
+# problems of a node this soon after a job that fails everywhere are blamed on the job
+QUIET_SECONDS = 900
 REBOOTED = frozenset({"Rebooted", "NodeRebootEnd"})
 BACK = REBOOTED | {"NodeReady"}  # the node is up again
 
-# Evidence that a job itself can cause: while a job that fails everywhere runs, it proves nothing about the node.
+# A job can cause these itself: they prove nothing while a job that fails everywhere runs.
 _CAUSED_BY_LOAD = frozenset({CauseKind.NODE_MEMORY, CauseKind.NODE_PRESSURE, CauseKind.NODE_LOST})
 
 
 @dataclass(frozen=True, slots=True)
 class Symptom:
-    """One piece of evidence against a node. `holds`: the node object still shows it."""
+    """One piece of evidence against a node. `is_ongoing`: the node object still shows it."""
 
     node: str
     kind: CauseKind
     evidence: Evidence
-    holds: bool = False
+    is_ongoing: bool = False
 
 
 @dataclass(slots=True)
 class Episode:
-    """Symptoms of a node that belong together; the kind is that of the one that explains the others."""
+    """Symptoms of a node that belong together; the one that explains the others has the kind."""
 
     symptoms: list[Symptom] = field(default_factory=list)
 
@@ -62,25 +62,25 @@ class Episode:
         )
 
     @property
-    def holds(self) -> bool:
-        return any(symptom.holds for symptom in self.symptoms)
+    def is_ongoing(self) -> bool:
+        return any(symptom.is_ongoing for symptom in self.symptoms)
 
 
 def _significance(evidence: Evidence) -> int:
-    """The evidence that explains the rest comes first: a SystemOOM before the NotReady that follows it."""
+    """The evidence that explains the rest comes first: a SystemOOM before its NotReady."""
     signal = signals.table().get((evidence.source, evidence.reason))
     return signal.priority if signal else 9
 
 
 def symptoms(
-    attempts: Sequence[Attempt], cluster: ClusterIndex, everywhere: frozenset[str]
+    attempts: Sequence[Attempt], cluster: ClusterIndex, hopeless: frozenset[str]
 ) -> list[Symptom]:
     """All evidence against nodes that nothing explains, from events, node objects and attempts."""
-    excused = _busy_with(attempts, everywhere)
-    result = _of_attempts(attempts, everywhere)
+    excused = _hopeless_spans(attempts, hopeless)
+    result = _attempt_symptoms(attempts, hopeless)
     for name, events in cluster.node_events.items():
         for event in events:
-            candidate = from_event(EvidenceSource.NODE_EVENT, event)
+            candidate = event_candidate(EvidenceSource.NODE_EVENT, event)
             if (
                 candidate is not None
                 and candidate.kind in KINDS_OF_NODES
@@ -98,13 +98,13 @@ def symptoms(
                 starting and signal.reason in signals.NOT_YET_UP
             ):
                 evidence = Evidence(signal.source, signal.reason, signal.message, since)
-                result.append(Symptom(node.name, signal.kind, evidence, holds=True))
+                result.append(Symptom(node.name, signal.kind, evidence, is_ongoing=True))
     return [
         item for item in result if not _is_over(item, cluster) and not _is_explained(item, cluster)
     ]
 
 
-def _of_attempts(attempts: Sequence[Attempt], everywhere: frozenset[str]) -> list[Symptom]:
+def _attempt_symptoms(attempts: Sequence[Attempt], hopeless: frozenset[str]) -> list[Symptom]:
     result = []
     for attempt in attempts:
         cause = attempt.cause
@@ -116,7 +116,7 @@ def _of_attempts(attempts: Sequence[Attempt], everywhere: frozenset[str]) -> lis
         ):
             continue
         if attempt.node and not attempt.node_truncated and cause.kind in KINDS_OF_NODES:
-            if attempt.job in everywhere and cause.kind in _CAUSED_BY_LOAD:
+            if attempt.job in hopeless and cause.kind in _CAUSED_BY_LOAD:
                 continue
             first = cause.evidence[0]
             if first.time is None and attempt.end is not None:
@@ -127,8 +127,8 @@ def _of_attempts(attempts: Sequence[Attempt], everywhere: frozenset[str]) -> lis
 
 def _is_over(symptom: Symptom, cluster: ClusterIndex) -> bool:
     """It was on another VM."""
-    cut, time = cluster.cuts.get(symptom.node), symptom.evidence.time
-    return not symptom.holds and cut is not None and time is not None and time < cut
+    cut, time = cluster.vm_replaced_at.get(symptom.node), symptom.evidence.time
+    return not symptom.is_ongoing and cut is not None and time is not None and time < cut
 
 
 def _is_explained(symptom: Symptom, cluster: ClusterIndex) -> bool:
@@ -139,13 +139,13 @@ def _is_explained(symptom: Symptom, cluster: ClusterIndex) -> bool:
     )
 
 
-def _busy_with(
-    attempts: Sequence[Attempt], everywhere: frozenset[str]
+def _hopeless_spans(
+    attempts: Sequence[Attempt], hopeless: frozenset[str]
 ) -> dict[str, list[tuple[float, float]]]:
-    """When jobs that fail everywhere ran on a node: problems of the node at that time are blamed on the job."""
+    """When jobs that fail everywhere ran on a node: its problems at that time are the job's."""
     times: dict[str, list[tuple[float, float]]] = {}
     for attempt in attempts:
-        if attempt.job in everywhere and attempt.node and attempt.cause:
+        if attempt.job in hopeless and attempt.node and attempt.cause:
             start = attempt.start if attempt.start is not None else attempt.end
             end = attempt.end if attempt.end is not None else attempt.start
             if start is not None and end is not None:
@@ -160,10 +160,12 @@ def _inside(time: float | None, spans: Sequence[tuple[float, float]]) -> bool:
 def group(
     symptoms: Sequence[Symptom], in_incident: Callable[[Symptom], bool]
 ) -> dict[str, list[Episode]]:
-    """The episodes of each node, in order of time, without what belongs to an incident of many nodes."""
+    """The episodes of each node, in order of time, without those of an incident of many nodes."""
     result: dict[str, list[Episode]] = {}
     # What the node object shows comes first: attempts may have the same evidence.
-    for symptom in sorted(symptoms, key=lambda item: (item.evidence.time or 0.0, not item.holds)):
+    for symptom in sorted(
+        symptoms, key=lambda item: (item.evidence.time or 0.0, not item.is_ongoing)
+    ):
         if in_incident(symptom):
             continue
         episodes = result.setdefault(symptom.node, [])
@@ -172,7 +174,7 @@ def group(
             time is not None and last is not None and time - last > EPISODE_SECONDS
         ):
             episodes.append(Episode())
-        if all(symptom.evidence != known.evidence for known in episodes[-1].symptoms):
+        if all(symptom.evidence != member.evidence for member in episodes[-1].symptoms):
             episodes[-1].symptoms.append(symptom)
     return result
 
@@ -182,10 +184,11 @@ def is_present(
 ) -> bool:
     """Whether the trouble still holds at the end of the data.
 
-    The node object shows it; or nothing has succeeded since, and it is less than an hour old and no lost node that is
-    back, or a fault that lasts until it is repaired (a driver that is not loaded, a broken GPU) and nothing runs since.
+    The node object shows it; or nothing has succeeded since, and it is less than an hour old and no
+    lost node that is back, or a fault that lasts until it is repaired (a driver that is not loaded,
+    a broken GPU) and nothing runs since.
     """
-    if episode.holds:
+    if episode.is_ongoing:
         return True
     last, lead = episode.last, episode.lead
     if last is not None and any(end > last for end in votes.good):
@@ -205,7 +208,8 @@ def is_present(
 def _is_repaired(lead: Symptom, last: float, cluster: ClusterIndex) -> bool:
     """The node was rebooted since, its check passes again, or it offers all its devices.
 
-    The check for Xids passes again at its next run, because it reports each line of the kernel's log once.
+    The check for Xids passes again at its next run, because it reports each line of the kernel's
+    log once.
     """
     rebooted = any(
         event.reason in REBOOTED and (event.time is None or event.time > last)

@@ -1,4 +1,4 @@
-"""What the gaps of a recording mean for the answers: "no evidence" also says what was not recorded. Pure."""
+"""The gaps of a recording: an answer of "no evidence" also says what was not recorded. Pure."""
 
 from __future__ import annotations
 
@@ -7,14 +7,11 @@ from dataclasses import replace
 
 from arc_toolkit.diagnosis import times
 from arc_toolkit.diagnosis.model import Attempt, CauseKind, Level, RecordingGap, RunOutcome, Verdict
-from arc_toolkit.diagnosis.windows import LOOK_AHEAD_SECONDS, LOOK_BACK_SECONDS
+from arc_toolkit.diagnosis.times import LOOK_AHEAD_SECONDS, LOOK_BACK_SECONDS
 
 MOST_NAMED = 3  # gaps in one sentence
-_TRUSTING = (
-    Level.OK,
-    Level.RECOVERED,
-    Level.NOT_ENOUGH_DATA,
-)  # verdicts that rest on what was not seen
+# verdicts that rest on what was not seen
+_TRUSTING = Level.OK, Level.RECOVERED, Level.NOT_ENOUGH_DATA
 
 
 def sentence(gap: RecordingGap) -> str:
@@ -45,27 +42,29 @@ def mark_attempts(attempts: Iterable[Attempt], gaps: Sequence[RecordingGap]) -> 
     for attempt in attempts:
         moment = _moment_of(attempt) if _lacks_evidence(attempt) else None
         hit = [gap for gap in lost if moment is not None and _overlaps(gap, moment, moment)]
-        result.append(replace(attempt, notes=(*attempt.notes, _joined(hit))) if hit else attempt)
+        result.append(
+            replace(attempt, notes=(*attempt.notes, _join_sentences(hit))) if hit else attempt
+        )
     return result
 
 
 def mark_verdicts(
     verdicts: Iterable[Verdict], attempts: Iterable[Attempt], gaps: Sequence[RecordingGap]
 ) -> list[Verdict]:
-    """A verdict that rests on what was not seen names the gaps between the first and the last attempt of its node."""
+    """A verdict without evidence names the gaps between the first and last attempt of its node."""
     lost = [gap for gap in gaps if not gap.complete]
     spans: dict[str, tuple[float, float]] = {}
     for attempt in attempts if lost else ():
         moment = _moment_of(attempt)
         if attempt.node and moment is not None:
-            known = spans.get(attempt.node, (moment, moment))
-            spans[attempt.node] = (min(known[0], moment), max(known[1], moment))
+            attempt_span = spans.get(attempt.node, (moment, moment))
+            spans[attempt.node] = (min(attempt_span[0], moment), max(attempt_span[1], moment))
     result = []
     for verdict in verdicts:
         span = spans.get(verdict.node) if verdict.level in _TRUSTING else None
         hit = [gap for gap in lost if span and _overlaps(gap, *span)]
         result.append(
-            replace(verdict, reason=f"{verdict.reason}; {_joined(hit)}".lstrip("; "))
+            replace(verdict, reason=f"{verdict.reason}; {_join_sentences(hit)}".lstrip("; "))
             if hit
             else verdict
         )
@@ -88,7 +87,7 @@ def _moment_of(attempt: Attempt) -> float | None:
 
 
 def _overlaps(gap: RecordingGap, first: float, last: float) -> bool:
-    """Whether evidence of what happened between two moments may be missing; it is written some time around them."""
+    """Whether evidence from between two moments may be missing; it is written around them."""
     if gap.start is None:
         return gap.end is None or first < gap.end
     if gap.end is None:
@@ -96,7 +95,7 @@ def _overlaps(gap: RecordingGap, first: float, last: float) -> bool:
     return gap.start < last + LOOK_AHEAD_SECONDS and gap.end > first - LOOK_BACK_SECONDS
 
 
-def _joined(gaps: Sequence[RecordingGap]) -> str:
+def _join_sentences(gaps: Sequence[RecordingGap]) -> str:
     text = " and ".join(sentence(gap) for gap in gaps[:MOST_NAMED])
     return text + (f" and in {len(gaps) - MOST_NAMED} more gaps" if len(gaps) > MOST_NAMED else "")
 

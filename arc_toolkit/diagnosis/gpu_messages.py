@@ -1,31 +1,87 @@
-"""What CUDA, NVML and NCCL print about a GPU that does not work, or about a peer that is gone, and what it proves.
+"""Errors of a GPU in logs: Xids of NVIDIA's driver, and messages of CUDA, NVML and NCCL.
 
-The texts are those of cudaGetErrorString and nvmlErrorString, of `nvidia-smi` and of PyTorch. Errors of the program
-(an illegal address, memory of the GPU that is full, a driver too old for the image) are not among them.
+The texts are those of cudaGetErrorString and nvmlErrorString, of `nvidia-smi` and of PyTorch.
+Errors of the program (an illegal address, GPU memory that is full, a driver too old for the image)
+are not among them.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 from enum import StrEnum
 from typing import NamedTuple
 
-from arc_toolkit.diagnosis.xids import XID_REASONS
+from arc_toolkit.diagnosis.model import Attempt, Cause, CauseKind, RunOutcome
+
+# NVIDIA's Xid catalogue for Ampere and newer, "immediate action" and "description" (November 2026):
+# https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html
+# GPU, memory, link, firmware or power: a reset or repair is needed, or memory was lost (94).
+HARDWARE_XIDS = {
+    46: "the GPU stopped processing",
+    48: "double-bit ECC error",
+    54: "the GPU has no auxiliary power",
+    62: "internal micro-controller halt",
+    64: "a row of GPU memory could not be remapped",
+    74: "NVLink error",
+    79: "GPU has fallen off the bus",
+    94: "contained ECC error",
+    95: "uncontained ECC error",
+    119: "timeout of the GPU's system processor",
+    120: "error of the GPU's system processor",
+    136: "a link of the GPU could not be trained",
+    140: "unrecovered ECC error",
+    143: "the GPU could not be initialised",
+    158: "fatal timeout of the GPU",
+    167: "fatal timeout of the GPU's PCIe",
+    171: "uncorrectable error of the GPU's DRAM",
+    172: "uncorrectable error of the GPU's SRAM",
+}
+# Those that the program on the GPU causes: an illegal address, an assertion, a killed process.
+APPLICATION_XIDS = frozenset({8, 13, 31, 32, 43, 45, 68, 69, 109})
+# Those with which the program goes on (`IGNORE`), although AKS's check reports some of them.
+HARMLESS_XIDS = frozenset({63, 92, 154})  # memory remapped, corrected errors, a note
+_XID_CODES = re.compile(r"XID error-codes found: ([\d, ]+)|Xid \([^)]*\): (\d+)")
+
+
+def xid_reason(number: int) -> str:
+    """The reason of an evidence."""
+    return f"Xid {number}"
+
+
+XID_REASONS = frozenset(map(xid_reason, HARDWARE_XIDS))
+
+
+def xids_in(message: str) -> set[int]:
+    """The Xids that a health check reports, or that a line of the kernel's log has."""
+    return {
+        int(code)
+        for match in _XID_CODES.finditer(message)
+        for code in re.findall(r"\d+", match[1] or match[2])
+    }
+
+
+def has_no_hardware_xid(message: str) -> bool:
+    """Whether all Xids that a health check reports are of the program, or harmless."""
+    codes = xids_in(message)
+    return bool(codes) and codes <= APPLICATION_XIDS | HARMLESS_XIDS
 
 
 class GpuProof(StrEnum):
     """What a message proves; the value is the reason that is shown."""
 
     HARDWARE = "CUDA error"  # the GPU is broken, whoever uses it
-    DRIVER = "GPU driver"  # of the node, in a pod with a GPU; of the image, if it fails on other nodes too
+    DRIVER = "GPU driver"  # of the node; of the image, if it fails on other nodes too
     MISSING = "no GPU found"  # the node's fault only if the same job finds one on another node
     PEER = "NCCL error"  # another rank went away first
 
 
 class GpuMessage(NamedTuple):
-    """`anchor` is searched for, `pattern` has to match there, and `near` before it in the same line.
+    """`anchor` is searched for, `pattern` has to match there, `near` before it in the line.
 
-    An anchor does not start like a word that logs are full of (CUDA, NVIDIA), as literals in scan.py.
+    An anchor does not start like a word that logs are full of (CUDA, NVIDIA), as literals in
+    scan.py.
     """
 
     anchor: bytes
@@ -35,8 +91,8 @@ class GpuMessage(NamedTuple):
     near: re.Pattern[bytes] | None = None
 
 
-def _message(anchor: str, rest: str, meaning: str, proof: GpuProof, near: str = "") -> GpuMessage:
-    pattern = re.compile(re.escape(anchor.encode()) + rest.encode())
+def _message(anchor: str, suffix: str, meaning: str, proof: GpuProof, near: str = "") -> GpuMessage:
+    pattern = re.compile(re.escape(anchor.encode()) + suffix.encode())
     return GpuMessage(
         anchor.encode(), pattern, meaning, proof, re.compile(near.encode()) if near else None
     )
@@ -62,7 +118,8 @@ MESSAGES = (
     _message(
         "determine the device handle for ", "G[pP][uU]", "a GPU does not answer", GpuProof.HARDWARE
     ),
-    # cudaErrorSystemNotReady (802): "verify ... all required driver daemons are actively running", the fabric manager
+    # cudaErrorSystemNotReady (802), the fabric manager:
+    # "verify ... all required driver daemons are actively running"
     _message(
         "system not yet initialized",
         "",
@@ -77,7 +134,7 @@ MESSAGES = (
         GpuProof.DRIVER,
         "initial$",
     ),
-    # github.com/NVIDIA/nvidia-docker/issues/1730: the container lost its GPUs when systemd was reloaded
+    # github.com/NVIDIA/nvidia-docker/issues/1730: the GPUs went when systemd was reloaded
     _message(
         "ize NVML: ",
         "Unknown Error",
@@ -116,7 +173,7 @@ ANCHORS = tuple(dict.fromkeys(message.anchor for message in MESSAGES))
 
 
 def is_of_hardware(reason: str) -> bool:
-    """Whether the reason of an evidence is a broken GPU: one of these messages, or an Xid of xids.py."""
+    """Whether the reason of an evidence is a broken GPU: one of these messages, or an Xid."""
     return reason == GpuProof.HARDWARE or reason in XID_REASONS
 
 
@@ -137,3 +194,41 @@ def messages_in(text: str) -> list[tuple[GpuProof, str]]:
     places = ((anchor, data.find(anchor)) for anchor in ANCHORS)
     readings = (message_at(data, at, len(data), anchor) for anchor, at in places if at >= 0)
     return [message for message in readings if message is not None]
+
+
+def weigh_by_other_nodes(attempts: Sequence[Attempt]) -> list[Attempt]:
+    """A driver that fails and a GPU that is not found are of the node if the same job then
+    succeeded elsewhere, and of the job or its image if it failed in the same way on another
+    node."""
+    questions = [attempt for attempt in attempts if _open_question(attempt.cause)]
+    if not questions:
+        return list(attempts)
+    good: dict[str, set[tuple[int, str]]] = {}
+    for attempt in attempts:
+        if attempt.outcome is RunOutcome.SUCCEEDED and attempt.node:
+            good.setdefault(attempt.job, set()).add((attempt.number, attempt.node))
+    failed_nodes: dict[tuple[str, str], set[str]] = {}
+    for attempt in questions:
+        if attempt.node and (reason := _open_question(attempt.cause)):
+            failed_nodes.setdefault((attempt.job, reason), set()).add(attempt.node)
+    return [_weigh(attempt, good.get(attempt.job, set()), failed_nodes) for attempt in attempts]
+
+
+def _open_question(cause: Cause | None) -> str | None:
+    reason = cause.evidence[0].reason if cause and cause.evidence else ""
+    return reason if reason in (GpuProof.DRIVER, GpuProof.MISSING) else None
+
+
+def _weigh(
+    attempt: Attempt, good: set[tuple[int, str]], failed_nodes: dict[tuple[str, str], set[str]]
+) -> Attempt:
+    cause, reason = attempt.cause, _open_question(attempt.cause)
+    if cause is None or reason is None:
+        return attempt
+    if any(number > attempt.number and node != attempt.node for number, node in good):
+        return replace(
+            attempt, cause=Cause(CauseKind.NODE_FAULT, "medium", cause.evidence, blames_node=True)
+        )
+    if len(failed_nodes.get((attempt.job, reason), ())) > 1:
+        return replace(attempt, cause=Cause(CauseKind.USER, "low", cause.evidence))
+    return attempt

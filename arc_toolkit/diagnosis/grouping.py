@@ -1,7 +1,8 @@
 """Which logs and pods belong to one job, and to one attempt of it.
 
-Logs have job, attempt number and node name; pods have times, containers and the AzureML run id. They are matched by
-run id and pod UID, otherwise by node and time. A log or pod without a match is an attempt of its own.
+Logs have job, attempt number and node name; pods have times, containers and the AzureML run id.
+They are matched by run id and pod UID, otherwise by node and time. A log or pod without a match is
+an attempt of its own.
 """
 
 from __future__ import annotations
@@ -13,11 +14,9 @@ from dataclasses import replace
 from itertools import pairwise
 
 from arc_toolkit.diagnosis.cluster_index import ClusterIndex
-from arc_toolkit.diagnosis.drafts import AttemptDraft, JobGroup
-from arc_toolkit.diagnosis.log_paths import LogIdentity, locate
-from arc_toolkit.diagnosis.matching import join_pods
-from arc_toolkit.diagnosis.model import PrsEvidence
-from arc_toolkit.diagnosis.rounds import end
+from arc_toolkit.diagnosis.identities import LogIdentity, locate
+from arc_toolkit.diagnosis.matching import AttemptDraft, JobGroup, end, join_pods
+from arc_toolkit.diagnosis.model import FileEvidence
 from arc_toolkit.diagnosis.run_logs import drafts_of_run_log, is_run_log, locate_run_log
 from arc_toolkit.diagnosis.scan import LogScan
 from arc_toolkit.diagnosis.volcano import GangState
@@ -31,11 +30,11 @@ def group(
     scans: Iterable[LogScan],
     cluster: ClusterIndex,
     gangs: Sequence[GangState] = (),
-    prs_evidence: Sequence[PrsEvidence] = (),
+    file_evidence: Sequence[FileEvidence] = (),
 ) -> dict[str, JobGroup]:
     """The jobs by their unique names, each with its attempts."""
-    groups = _merge(_by_root(sorted(scans, key=lambda scan: scan.path)))
-    _attach_prs_evidence(groups, prs_evidence)
+    groups = _merge(_group_by_root(sorted(scans, key=lambda scan: scan.path)))
+    _attach_prs_evidence(groups, file_evidence)
     if cluster.pods:
         join_pods(groups, cluster)
     _add_gangs(groups, gangs)
@@ -43,11 +42,10 @@ def group(
     return _unique_names(groups)
 
 
-def _by_root(scans: Iterable[LogScan]) -> dict[str, JobGroup]:
+def _group_by_root(scans: Iterable[LogScan]) -> dict[str, JobGroup]:
     groups: dict[str, JobGroup] = {}
-    alone: dict[
-        str, tuple[LogScan, LogIdentity]
-    ] = {}  # logs with several attempts, if the job has no other log
+    # logs with several attempts, if the job has no other log
+    single_logs: dict[str, tuple[LogScan, LogIdentity]] = {}
     for scan in scans:
         if is_run_log(scan):
             place = locate_run_log(scan.path)
@@ -65,27 +63,27 @@ def _by_root(scans: Iterable[LogScan]) -> dict[str, JobGroup]:
         if group is None:
             group = groups[place.root] = JobGroup(place.root, place.job, None)
             if _is_appended(scan):
-                alone[place.root] = scan, place
+                single_logs[place.root] = scan, place
         else:
-            alone.pop(place.root, None)
+            single_logs.pop(place.root, None)
         group.run_id = group.run_id or scan.run_id
         group.drafts += _drafts(scan, place)
-    for root, (scan, place) in alone.items():
-        groups[root].drafts = _appended(scan, place)
+    for root, (scan, place) in single_logs.items():
+        groups[root].drafts = _appended_attempts(scan, place)
     return groups
 
 
 def _is_appended(scan: LogScan) -> bool:
-    """Each name follows a date of its own, and later than the ranks of a gang start one after the other."""
+    """Each name follows a date of its own, further apart than the starts of a gang's ranks."""
     starts = [scan.start, *scan.later_starts]
-    known = [start for start in starts if start is not None]
-    if len(known) < 2 or len(known) != len(scan.nodes) or not scan.start_exact:
+    dated = [start for start in starts if start is not None]
+    if len(dated) < 2 or len(dated) != len(scan.nodes) or not scan.start_exact:
         return False
-    return all(later - start >= APART_SECONDS for start, later in pairwise(known))
+    return all(later - start >= APART_SECONDS for start, later in pairwise(dated))
 
 
-def _appended(scan: LogScan, place: LogIdentity) -> list[AttemptDraft]:
-    """Attempts whose logs were appended to one file; the ids are of the first, the failure is of the last."""
+def _appended_attempts(scan: LogScan, place: LogIdentity) -> list[AttemptDraft]:
+    """Attempts appended to one file; the ids are of the first, the failure is of the last."""
     drafts = _drafts(scan, place)
     for index, (draft, start) in enumerate(
         zip(drafts, (scan.start, *scan.later_starts), strict=True)
@@ -123,29 +121,29 @@ def _drafts(scan: LogScan, place: LogIdentity) -> list[AttemptDraft]:
 
 
 def _merge(groups: dict[str, JobGroup]) -> list[JobGroup]:
-    """Copies of a log are one. Two folders with the same name are two jobs unless they have the same run id, or logs of
-    the same attempt that are copies."""
+    """Copies of a log are one. Two folders with the same name are two jobs unless they have the
+    same run id, or logs of the same attempt that are copies."""
     by_name: dict[str, list[JobGroup]] = {}
     for group in groups.values():
-        group.drafts = _without_copies(group.drafts)
+        group.drafts = _drop_copies(group.drafts)
         _fold(by_name.setdefault(group.name, []), group)
-    return [group for same in by_name.values() for group in same]
+    return [group for namesakes in by_name.values() for group in namesakes]
 
 
-def _fold(same: list[JobGroup], group: JobGroup) -> None:
-    for known in same:
-        if known.run_id and group.run_id and known.run_id != group.run_id:
+def _fold(namesakes: list[JobGroup], group: JobGroup) -> None:
+    for namesake in namesakes:
+        if namesake.run_id and group.run_id and namesake.run_id != group.run_id:
             continue
-        places = {(draft.number, draft.rank): draft for draft in known.drafts}
+        places = {(draft.number, draft.rank): draft for draft in namesake.drafts}
         shared = [(places.get((draft.number, draft.rank)), draft) for draft in group.drafts]
-        same_run = known.run_id is not None and known.run_id == group.run_id
+        same_run = namesake.run_id is not None and namesake.run_id == group.run_id
         if not same_run and not any(old for old, _ in shared):
             continue
         if all(old is None or _is_copy(old, new) for old, new in shared):
-            known.drafts = _without_copies(known.drafts + group.drafts)
-            known.run_id = known.run_id or group.run_id
+            namesake.drafts = _drop_copies(namesake.drafts + group.drafts)
+            namesake.run_id = namesake.run_id or group.run_id
             return
-    same.append(group)
+    namesakes.append(group)
 
 
 def _is_copy(first: AttemptDraft, other: AttemptDraft) -> bool:
@@ -155,39 +153,39 @@ def _is_copy(first: AttemptDraft, other: AttemptDraft) -> bool:
     return facts(first) == facts(other)
 
 
-def _without_copies(drafts: list[AttemptDraft]) -> list[AttemptDraft]:
+def _drop_copies(drafts: list[AttemptDraft]) -> list[AttemptDraft]:
     if len(drafts) == 1:
         return drafts
-    kept: dict[tuple[int, str | None, str | None], AttemptDraft] = {}
+    unique: dict[tuple[int, str | None, str | None], AttemptDraft] = {}
     for draft in drafts:
         key = (draft.number, draft.rank, draft.node)
-        old = kept.get(key)
+        old = unique.get(key)
         if old is None:
-            kept[key] = draft
+            unique[key] = draft
         else:
             old.sources += draft.sources
             old.start, old.uid = old.start or draft.start, old.uid or draft.uid
             old.failure = old.failure or draft.failure
     # A log without a node line adds nothing to one of the same attempt that has it.
-    named = {(draft.number, draft.rank) for draft in kept.values() if draft.node}
+    named = {(draft.number, draft.rank) for draft in unique.values() if draft.node}
     return [
-        draft for draft in kept.values() if draft.node or (draft.number, draft.rank) not in named
+        draft for draft in unique.values() if draft.node or (draft.number, draft.rank) not in named
     ]
 
 
-def _attach_prs_evidence(groups: list[JobGroup], prs_evidence: Sequence[PrsEvidence]) -> None:
+def _attach_prs_evidence(groups: list[JobGroup], file_evidence: Sequence[FileEvidence]) -> None:
     by_root = {group.root: group for group in groups}
-    for item in prs_evidence:
+    for item in file_evidence:
         place = locate(item.path)
         group = by_root.get(place.root)
         if group is None:
             group = by_root[place.root] = JobGroup(place.root, place.job, None)
             groups.append(group)
-        group.prs_evidence += ((place.number, item),)
+        group.file_evidence += ((place.number, item),)
 
 
 def _add_gangs(groups: list[JobGroup], gangs: Sequence[GangState]) -> None:
-    """A gang that waits for its pods is a job, or the next attempt of one whose pods have all ended."""
+    """A gang that waits for its pods is a job, or the next attempt of one whose pods have ended."""
     by_run = {group.run_id or group.name: group for group in groups}
     for gang in gangs:
         group = by_run.get(gang.run_id or gang.name)
@@ -212,14 +210,14 @@ def _goes_on(group: JobGroup, gang: GangState) -> bool:
     return (
         bool(pods)
         and since is not None
-        and all(known is not None and known < since for known in ends)
+        and all(finish is not None and finish < since for finish in ends)
     )
 
 
 def _mark_cut_names(groups: list[JobGroup], cluster: ClusterIndex) -> None:
-    """Names that are only the beginning of a listed node's are cut. Which node it was is not guessed, only noted."""
+    """Mark names that are only the beginning of a listed node's. The node is noted, not guessed."""
     listed = sorted(cluster.nodes)
-    known = sorted(cluster.nodes.keys() | {pod.node for pod in cluster.pods if pod.node})
+    node_names = sorted(cluster.nodes.keys() | {pod.node for pod in cluster.pods if pod.node})
     for draft in (
         draft for group in groups for draft in group.drafts if draft.node and draft.pod is None
     ):
@@ -227,7 +225,7 @@ def _mark_cut_names(groups: list[JobGroup], cluster: ClusterIndex) -> None:
         if listed and not draft.truncated:
             draft.truncated = name not in cluster.nodes and len(_beginning_with(name, listed)) > 0
         if draft.truncated:
-            fitting = _beginning_with(name, known)
+            fitting = _beginning_with(name, node_names)
             only = f"; the only known node that fits is {fitting[0]}" if len(fitting) == 1 else ""
             draft.notes += (f"the node name is cut in the log{only}",)
 

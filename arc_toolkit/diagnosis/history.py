@@ -1,9 +1,10 @@
-"""Recorded evidence: one SQLite file with the last known state of pods, nodes, events and the objects of Volcano.
+"""Recorded evidence: one SQLite file with the last state of pods, nodes, events and Volcano.
 
-A cluster keeps events for about an hour and deleted pods not at all. The recorder is the only writer and holds a lock
-on `FILE.lock`; readers need no lock. Each batch is one transaction together with its resource versions, so after a
-kill -9 the next recorder continues exactly where this one stopped. Times in which a stream was not followed are
-recorded as gaps. Only the owner can read the file.
+A cluster keeps events for about an hour and deleted pods not at all. The recorder is the only
+writer and holds a lock on `FILE.lock`; readers need no lock. Each batch is one transaction together
+with its resource versions, so after a kill -9 the next recorder continues exactly where this one
+stopped. Times in which a stream was not followed are recorded as gaps. Only the owner can read the
+file.
 """
 
 from __future__ import annotations
@@ -12,28 +13,91 @@ import json
 import os
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from arc_toolkit.diagnosis import times, trim
 from arc_toolkit.diagnosis.allowed_text import allowed_reason, allowed_text
-from arc_toolkit.diagnosis.history_file import (
-    APPLICATION_ID,
-    VERSION,
-    check_version,
-    connect,
-    lock,
-    make_private,
-    sentences,
-    version_of,
-)
 from arc_toolkit.diagnosis.model import ClusterFacts, RecordingGap
 from arc_toolkit.diagnosis.signals import is_bad
 from arc_toolkit.errors import ArcError
+from arc_toolkit.file_io import reason
 
 if TYPE_CHECKING:
     import sqlite3
+
+
+APPLICATION_ID = 0x61726374  # "arct"; distinguishes our files from other SQLite files
+VERSION = 2
+
+
+def lock(path: str) -> IO[bytes]:
+    """The right to write; the lock ends with the process."""
+    import fcntl
+
+    try:
+        # Kept open as long as the writer lives.
+        handle = open(f"{path}.lock", "ab", opener=_open_private)  # noqa: SIM115
+    except OSError as error:
+        raise ArcError(f"cannot write {path}: {reason(error)}") from None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        handle.close()
+        raise ArcError(f"another process is recording into {path}: use another file") from None
+    return handle
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def make_private(path: str) -> bool:
+    """Only the owner may read the file and SQLite's files beside it; True if others could."""
+    tightened = False
+    try:
+        os.close(_open_private(path, os.O_RDWR | os.O_CREAT))
+        for name in (path, f"{path}-wal", f"{path}-shm", f"{path}.lock"):
+            if os.path.exists(name) and os.stat(name).st_mode & 0o077:
+                os.chmod(name, 0o600)
+                tightened = True
+    except OSError as error:
+        raise ArcError(f"cannot make {path} private: {reason(error)}") from None
+    return tightened
+
+
+def connect(path: str, mode: str) -> sqlite3.Connection:
+    import sqlite3
+    from urllib.parse import quote
+
+    return sqlite3.connect(f"file:{quote(os.path.abspath(path))}?mode={mode}", uri=True, timeout=10)
+
+
+@contextmanager
+def sentences(path: str) -> Iterator[None]:
+    import sqlite3
+
+    try:
+        yield
+    except (sqlite3.Error, ValueError, KeyError, TypeError) as error:
+        raise ArcError(f"{path} is not a usable history ({error})") from None
+
+
+def check_version(database: sqlite3.Connection, path: str) -> None:
+    if database.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+        raise ArcError(f"{path} is not a history of diagnose: use another file")
+    version = version_of(database)
+    if not 1 <= version <= VERSION:
+        raise ArcError(
+            f"{path} is a history of version {version}, and version {VERSION} is needed: "
+            "use a new file"
+        )
+
+
+def version_of(database: sqlite3.Connection) -> int:
+    return int(database.execute("PRAGMA user_version").fetchone()[0])
+
 
 Json = dict[str, Any]
 
@@ -47,7 +111,7 @@ CREATE TABLE objects (      -- the newest state of each object
   about TEXT,               -- of events: the uid of the pod without which they have no use
   PRIMARY KEY (kind, uid)
 ) WITHOUT ROWID;
-CREATE TABLE conditions (   -- conditions of nodes that turned bad, of which a node shows only the newest
+CREATE TABLE conditions (   -- that turned bad; a node shows only the newest
   node TEXT NOT NULL, uid TEXT NOT NULL, type TEXT NOT NULL, since TEXT NOT NULL,
   status TEXT NOT NULL, reason TEXT NOT NULL, message TEXT NOT NULL, seen REAL NOT NULL,
   PRIMARY KEY (uid, type, since)
@@ -67,7 +131,7 @@ SHORTEST_GAP_SECONDS = 5.0
 ENDED_SECONDS = 300.0  # a recorder that runs hears of every stream about once a minute
 _VERSION_KEY, _UNTIL_KEY, _SINCE_KEY = "version ", "until ", "since"
 
-# The event that the kubelet or the node controller writes for a condition; for others its reason is the event's.
+# The event that the kubelet or node controller writes for a condition; others use its reason.
 EVENT_OF_CONDITION = {
     "Ready": "NodeNotReady",
     "MemoryPressure": "NodeHasInsufficientMemory",
@@ -80,17 +144,18 @@ def read(path: str, now: float | None = None) -> ClusterFacts:
     now = time.time() if now is None else now
     if not os.path.isfile(path):
         raise ArcError(
-            f"{path} does not exist: record a history with `arc-toolkit diagnose --cluster --watch --history {path}`"
+            f"{path} does not exist: record a history with "
+            f"`arc-toolkit diagnose --cluster --watch --history {path}`"
         )
     with sentences(path), closing(connect(path, "ro")) as database:
         check_version(database, path)
         query = "SELECT max(CAST(value AS REAL)) FROM meta WHERE key LIKE ?"
         [until] = database.execute(query, (f"{_UNTIL_KEY}%",)).fetchone()
         facts = ClusterFacts(read_at=until)  # the heartbeats of nodes are not recorded
-        for kind, gone, body in database.execute("SELECT kind, gone, body FROM objects"):
+        for kind, deleted_at, body in database.execute("SELECT kind, gone, body FROM objects"):
             item = json.loads(body)
-            if gone is not None:
-                item["metadata"].setdefault("deletionTimestamp", times.iso(gone))
+            if deleted_at is not None:
+                item["metadata"].setdefault("deletionTimestamp", times.iso(deleted_at))
             facts.add(kind, item)
         rows = database.execute("SELECT node, uid, type, since, reason, message FROM conditions")
         facts.events.extend(_condition_event(*row) for row in rows)
@@ -100,7 +165,7 @@ def read(path: str, now: float | None = None) -> ClusterFacts:
 
 
 def _gaps(database: sqlite3.Connection, now: float) -> Iterator[RecordingGap]:
-    """Before the recording, the gaps of all streams merged, and after its end if it does not run."""
+    """Before the recording, the gaps of all streams merged, and after its end if it stopped."""
     meta = dict(database.execute("SELECT key, value FROM meta").fetchall())
     if _SINCE_KEY in meta:
         yield RecordingGap(None, float(meta[_SINCE_KEY]))
@@ -131,9 +196,8 @@ class History:
         with ExitStack() as stack:  # closes what is open already if anything fails
             stack.enter_context(lock(path))
             fresh = not os.path.exists(path) or os.path.getsize(path) == 0
-            self.tightened = fresh and make_private(
-                path
-            )  # SQLite gives -wal and -shm the mode of the file
+            # SQLite gives -wal and -shm the mode of the file
+            self.tightened = fresh and make_private(path)
             with sentences(path):
                 self._database = stack.enter_context(closing(connect(path, "rwc")))
                 self._prepare(server, fresh)
@@ -151,9 +215,11 @@ class History:
         self.tightened |= make_private(self.path)
         database.execute("PRAGMA synchronous = FULL")
         database.execute("PRAGMA secure_delete = ON")  # what is deleted is also gone from the file
-        known = self._meta("server")
-        if known and known != server:
-            raise ArcError(f"{self.path} is the history of {known}: use another file for {server}")
+        recorded = self._meta("server")
+        if recorded and recorded != server:
+            raise ArcError(
+                f"{self.path} is the history of {recorded}: use another file for {server}"
+            )
         if version_of(database) == 1:
             self._upgrade()
         with database:
@@ -170,7 +236,12 @@ class History:
                 "SELECT kind, uid, body FROM objects"
             ).fetchall():
                 item = TRIM[kind](json.loads(body))
-                values = (_dump(item), trim.about(item) if kind == "Event" else None, kind, uid)
+                values = (
+                    _dump(item),
+                    trim.subject_uid(item) if kind == "Event" else None,
+                    kind,
+                    uid,
+                )
                 database.execute(
                     "UPDATE objects SET body = ?, about = ? WHERE kind = ? AND uid = ?", values
                 )
@@ -179,7 +250,8 @@ class History:
             ).fetchall():
                 values = (allowed_reason(reason), allowed_text(message), reason, message)
                 database.execute(
-                    "UPDATE conditions SET reason = ?, message = ? WHERE reason = ? AND message = ?",
+                    "UPDATE conditions SET reason = ?, message = ? "
+                    "WHERE reason = ? AND message = ?",
                     values,
                 )
             first, last = database.execute("SELECT min(seen), max(seen) FROM objects").fetchone()
@@ -224,8 +296,8 @@ class History:
 
     def _record_gap(self, change: RecordedChange, until: float | None, now: float) -> None:
         complete = change.listed is None
-        known = self._meta(_UNTIL_KEY + change.stream)
-        until = until or (float(known) if known else now)
+        recorded = self._meta(_UNTIL_KEY + change.stream)
+        until = until or (float(recorded) if recorded else now)
         if now - until >= SHORTEST_GAP_SECONDS or (now > until and not complete):
             row = (change.stream, until, now, int(complete))
             self._database.execute("INSERT OR REPLACE INTO gaps VALUES (?, ?, ?, ?)", row)
@@ -235,24 +307,24 @@ class History:
         now = time.time() if now is None else now
         before = now - days * 86400
         with sentences(self.path), self._database:
-            gone = self._database.execute(
+            removed = self._database.execute(
                 "DELETE FROM objects WHERE (kind = 'Event' AND seen < ?) OR gone < ?",
                 (before, before),
             ).rowcount
             # Only Warnings are kept of pods that do not belong to AzureML.
-            gone += self._database.execute(
+            removed += self._database.execute(
                 "DELETE FROM objects WHERE kind = 'Event' AND seen < ? AND about IS NOT NULL "
                 "AND about NOT IN (SELECT uid FROM objects WHERE kind = 'Pod')",
                 (now - UNKNOWN_POD_SECONDS,),
             ).rowcount
-            gone += self._database.execute(
+            removed += self._database.execute(
                 "DELETE FROM conditions WHERE seen < ?", (before,)
             ).rowcount
             self._database.execute("DELETE FROM gaps WHERE end < ?", (before,))
             since = self._meta(_SINCE_KEY)
             if since is not None and float(since) < before:
                 self._set(_SINCE_KEY, str(before))
-        return int(gone)
+        return int(removed)
 
     def _put(self, change: RecordedChange, now: float) -> bool:
         item, kind = change.item or {}, change.kind
@@ -280,7 +352,7 @@ class History:
                 now,
                 now if change.deleted else None,
                 body,
-                trim.about(item) if kind == "Event" else None,
+                trim.subject_uid(item) if kind == "Event" else None,
             ),
         )
         return True
@@ -299,7 +371,7 @@ class History:
                 )
 
     def _mark_gone(self, kind: str, listed: frozenset[str], now: float) -> None:
-        """Objects that a whole list no longer has were deleted while nothing was recorded; events have expired."""
+        """Objects missing from a whole list were deleted unrecorded; events have expired."""
         if kind == "Event":
             return
         rows = self._database.execute(
@@ -323,7 +395,7 @@ class History:
 
 @dataclass(slots=True)
 class RecordedChange:
-    """One change in a stream: an object, its deletion, or a whole list of uids; and the version after it.
+    """One change in a stream: an object, its deletion, or a list of uids; and the version after it.
 
     `resumed`: the first after an interruption, from the version where it had stopped.
     """
@@ -350,10 +422,10 @@ def _news(old: Json, new: Json) -> bool:
     versions = [str(item["metadata"].get("resourceVersion", "")) for item in (old, new)]
     if all(version.isdigit() for version in versions) and int(versions[1]) <= int(versions[0]):
         return False
-    return _without_version(old) != _without_version(new)
+    return _strip_version(old) != _strip_version(new)
 
 
-def _without_version(item: Json) -> Json:
+def _strip_version(item: Json) -> Json:
     return {**item, "metadata": {**item["metadata"], "resourceVersion": None}}
 
 

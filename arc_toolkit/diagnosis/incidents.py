@@ -1,6 +1,7 @@
-"""Incidents: much of a pool has the same trouble within minutes. That is one event of the cluster, not many bad nodes.
+"""Incidents: the same trouble in much of a pool within minutes is one event, not many bad nodes.
 
-What happens to a node in an incident says nothing about the node, unless it stays down when most others are back.
+What happens to a node in an incident says nothing about the node, unless it stays down when most
+others are back.
 """
 
 from __future__ import annotations
@@ -21,25 +22,25 @@ NEAR_SECONDS = 1800  # the usual rate is that of other times
 LEAST_NODES = 3
 LEAST_SHARE = 0.1  # of the pool's nodes
 CHANCE = 1e-4  # how rarely the pool's usual rate of such trouble may give as much by chance
-# A process may notice the trouble before the node does, and pods are evicted five minutes after their node is lost.
+# A process may fail before the node reports it, and pods are evicted five minutes after a loss.
 BEFORE_SECONDS = 300
 AFTER_SECONDS = 900
-STILL_DOWN_SECONDS = (
-    1800  # who is down so long after the start, while most are back, has trouble of its own
-)
+# who is down so long after the start, while most are back, has trouble of its own
+STILL_DOWN_SECONDS = 1800
 ZONE_LABEL = "topology.kubernetes.io/zone"
 
 CHECKS = {
     CauseKind.NODE_LOST: "check the network, the control plane, upgrades and Azure's status",
     CauseKind.NODE_MEMORY: "check what was started on all of them: a daemon set, or one large job",
     CauseKind.NODE_FAULT: "check what they share: image, driver, upgrade, Azure's status",
-    CauseKind.NODE_PRESSURE: "check what was started on all of them: a daemon set, a large image, or one large job",
+    CauseKind.NODE_PRESSURE: "check what was started on all of them: "
+    "a daemon set, a large image, or one large job",
 }
 CHECK_ALL = "check what the jobs share: storage, registry, network, Azure's status"
 
 
-class Mark(NamedTuple):
-    """One sign of trouble. Only marks of different families count as independent failures of jobs."""
+class TroubleEvent(NamedTuple):
+    """One sign of trouble. Only different families count as independent failures of jobs."""
 
     time: float
     node: str
@@ -81,15 +82,17 @@ class IncidentMap:
         return False
 
 
-def find(marks: Iterable[Mark], pools: dict[str, str | None], cluster: ClusterIndex) -> IncidentMap:
+def find(
+    troubles: Iterable[TroubleEvent], pools: dict[str, str | None], cluster: ClusterIndex
+) -> IncidentMap:
     """All incidents by time. `pools` has every known node with its pool."""
     sizes: dict[str | None, int] = {}
     for pool in pools.values():
         sizes[pool] = sizes.get(pool, 0) + 1
-    groups: dict[tuple[str | None, CauseKind], list[Mark]] = {}
-    for mark in marks:
-        groups.setdefault((pools.get(mark.node), mark.kind), []).append(mark)
-    span = _span(mark for group in groups.values() for mark in group)
+    groups: dict[tuple[str | None, CauseKind], list[TroubleEvent]] = {}
+    for trouble in troubles:
+        groups.setdefault((pools.get(trouble.node), trouble.kind), []).append(trouble)
+    span = _span(trouble for group in groups.values() for trouble in group)
     bursts = [
         incident
         for (pool, kind), group in groups.items()
@@ -99,9 +102,9 @@ def find(marks: Iterable[Mark], pools: dict[str, str | None], cluster: ClusterIn
     bursts.sort(key=lambda incident: (incident.kind is CauseKind.UNKNOWN, incident.start))
     merged: list[Incident] = []
     for incident in bursts:
-        for place, known in enumerate(merged):
-            if _is_same(known, incident):
-                merged[place] = _merge(known, incident)
+        for place, former in enumerate(merged):
+            if _is_same(former, incident):
+                merged[place] = _merge(former, incident)
                 break
         else:
             merged.append(incident)
@@ -114,35 +117,36 @@ def find(marks: Iterable[Mark], pools: dict[str, str | None], cluster: ClusterIn
                 (incident.start - BEFORE_SECONDS, incident.end + AFTER_SECONDS)
             )
         merged[place] = replace(
-            _described(incident, cluster), pool_size=sum(sizes[pool] for pool in touched)
+            _describe(incident, cluster), pool_size=sum(sizes[pool] for pool in touched)
         )
     return IncidentMap(merged, pools, windows)
 
 
-def _span(marks: Iterable[Mark]) -> float:
-    times = [mark.time for mark in marks]
+def _span(troubles: Iterable[TroubleEvent]) -> float:
+    times = [trouble.time for trouble in troubles]
     return max(times) - min(times) if times else 0.0
 
 
 def _bursts(
-    marks: Sequence[Mark], pool: str | None, kind: CauseKind, size: int, span: float
+    troubles: Sequence[TroubleEvent], pool: str | None, kind: CauseKind, size: int, span: float
 ) -> list[Incident]:
     """Windows with far more marks than usual; those that overlap are one incident."""
     least = max(LEAST_NODES, int(LEAST_SHARE * size) + 1)
-    times = [mark.time for mark in marks]
+    times = [trouble.time for trouble in troubles]
     windows: list[tuple[int, int, int]] = []
     first = 0
     for last, time in enumerate(times):
         while time - times[first] > WINDOW_SECONDS:
             first += 1
-        if last - first + 1 >= least and (many := _independent(marks[first : last + 1])) >= least:
-            windows.append((first, last, many))
-    crowds = _joined((first, last) for first, last, _ in windows)
+        if (
+            last - first + 1 >= least
+            and (count := _independent(troubles[first : last + 1])) >= least
+        ):
+            windows.append((first, last, count))
+    crowds = _join_spans((first, last) for first, last, _ in windows)
     begins, ends = [begin for begin, _ in crowds], [end for _, end in crowds]
-    repeated = [
-        0,
-        *accumulate(end - begin for begin, end in crowds),
-    ]  # marks beyond the first of each crowd
+    # marks beyond the first of each crowd
+    repeated = [0, *accumulate(end - begin for begin, end in crowds)]
     usual = max(span - 2 * NEAR_SECONDS, WINDOW_SECONDS) / WINDOW_SECONDS  # windows at other times
 
     def is_unusual(first: int, last: int, many: int) -> bool:
@@ -150,30 +154,30 @@ def _bursts(
             bisect_left(times, times[first] - NEAR_SECONDS),
             bisect_right(times, times[last] + NEAR_SECONDS),
         )
-        elsewhere = len(marks) - (near[1] - near[0])
-        # What happened to many nodes at once is one event there too: a pool may have the same incident again.
-        elsewhere -= (
+        distant = len(troubles) - (near[1] - near[0])
+        # Trouble of many nodes at once is one event there too: an incident may come again.
+        distant -= (
             repeated[bisect_left(ends, near[0])]
             + repeated[-1]
             - repeated[bisect_left(begins, near[1])]
         )
-        return poisson_tail(many, elsewhere / usual) < CHANCE
+        return poisson_tail(many, distant / usual) < CHANCE
 
     return [
         Incident(
             times[first],
             times[last],
             kind,
-            tuple(sorted({mark.node for mark in marks[first : last + 1]})),
+            tuple(sorted({trouble.node for trouble in troubles[first : last + 1]})),
             pool,
         )
-        for first, last in _joined(
-            (first, last) for first, last, many in windows if is_unusual(first, last, many)
+        for first, last in _join_spans(
+            (first, last) for first, last, count in windows if is_unusual(first, last, count)
         )
     ]
 
 
-def _joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+def _join_spans(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """Those that overlap as one; they are in order."""
     result: list[tuple[int, int]] = []
     for first, last in spans:
@@ -184,31 +188,31 @@ def _joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return result
 
 
-def _independent(marks: Sequence[Mark]) -> int:
-    """Nodes, or families of jobs if there are fewer: one broken sweep on many nodes is not an incident."""
-    families = {mark.family or mark.node for mark in marks}
-    return min(len({mark.node for mark in marks}), len(families))
+def _independent(troubles: Sequence[TroubleEvent]) -> int:
+    """Nodes, or families of jobs if fewer: one broken sweep on many nodes is not an incident."""
+    families = {trouble.family or trouble.node for trouble in troubles}
+    return min(len({trouble.node for trouble in troubles}), len(families))
 
 
-def _is_same(known: Incident, other: Incident) -> bool:
-    near = known.start - BEFORE_SECONDS <= other.end and other.start <= known.end + AFTER_SECONDS
-    return near and (known.kind is other.kind or other.kind is CauseKind.UNKNOWN)
+def _is_same(former: Incident, other: Incident) -> bool:
+    near = former.start - BEFORE_SECONDS <= other.end and other.start <= former.end + AFTER_SECONDS
+    return near and (former.kind is other.kind or other.kind is CauseKind.UNKNOWN)
 
 
-def _merge(known: Incident, other: Incident) -> Incident:
-    same = known.pool == other.pool
-    if other.kind is CauseKind.UNKNOWN and known.kind is not other.kind and same:
-        return known
+def _merge(former: Incident, other: Incident) -> Incident:
+    same_pool = former.pool == other.pool
+    if other.kind is CauseKind.UNKNOWN and former.kind is not other.kind and same_pool:
+        return former
     return replace(
-        known,
-        start=min(known.start, other.start),
-        end=max(known.end, other.end),
-        nodes=tuple(sorted({*known.nodes, *other.nodes})),
-        pool=known.pool if same else None,
+        former,
+        start=min(former.start, other.start),
+        end=max(former.end, other.end),
+        nodes=tuple(sorted({*former.nodes, *other.nodes})),
+        pool=former.pool if same_pool else None,
     )
 
 
-def _described(incident: Incident, cluster: ClusterIndex) -> Incident:
+def _describe(incident: Incident, cluster: ClusterIndex) -> Incident:
     count = len(incident.nodes)
     minutes = max(1, round((incident.end - incident.start) / 60))
     zones = Counter(
@@ -217,10 +221,16 @@ def _described(incident: Incident, cluster: ClusterIndex) -> Incident:
         if name in cluster.nodes
     )
     zone, most = zones.most_common(1)[0] if zones else ("", 0)
-    elsewhere = any(node.labels.get(ZONE_LABEL, "") != zone for node in cluster.nodes.values())
-    where = f" {most} of them in zone {zone}," if zone and elsewhere and most > 0.9 * count else ""
+    has_other_zones = any(
+        node.labels.get(ZONE_LABEL, "") != zone for node in cluster.nodes.values()
+    )
+    zone_text = (
+        f" {most} of them in zone {zone},"
+        if zone and has_other_zones and most > 0.9 * count
+        else ""
+    )
     checks = CHECKS.get(incident.kind, CHECK_ALL)
     return replace(
         incident,
-        reason=f"{count} nodes within {minutes} min,{where} not {count} bad nodes: {checks}",
+        reason=f"{count} nodes within {minutes} min,{zone_text} not {count} bad nodes: {checks}",
     )

@@ -1,7 +1,7 @@
 """What the kubelet and NVIDIA's container toolkit write about a pod, and what each text proves.
 
-These texts are the only place where the reason is. All patterns for them are here and in signals.EVICTED, each with its
-source.
+These texts are the only place where the reason is. All patterns for them are here and in
+signals.EVICTION_MESSAGES, each with its source.
 """
 
 from __future__ import annotations
@@ -26,23 +26,26 @@ class Reading:
     tied: bool = True  # False: it does not blame the node
 
 
-# `Container x was using 61Gi, request is 8Gi, has larger consumption of memory.`; before Kubernetes 1.22
-# `Container x was using 90Gi, which exceeds its request of 0.`; with pod-level resources `Pod x was using ...`.
+# `Container x was using 61Gi, request is 8Gi, has larger consumption of memory.`; before Kubernetes
+# 1.22 `Container x was using 90Gi, which exceeds its request of 0.`; with pod-level resources `Pod
+# x was using ...`.
 _QUANTITY = r"(\d[\d.]{0,20}[A-Za-z]{0,2})"
 _USAGE = re.compile(
-    rf"(Container|Pod) (\S+) was using {_QUANTITY}, (?:request is|which exceeds its request of) {_QUANTITY}[,.]"
+    rf"(Container|Pod) (\S+) was using {_QUANTITY}, "
+    rf"(?:request is|which exceeds its request of) {_QUANTITY}[,.]"
 )
 _THRESHOLD = re.compile(rf"Threshold quantity: {_QUANTITY}, available: {_QUANTITY}\.")
 _RESOURCE = re.compile(r"low on resource: \[?(memory|ephemeral-storage)")
 _OWN = {"memory": CauseKind.OWN_MEMORY, "ephemeral-storage": CauseKind.OWN_STORAGE}
-# Being named is not enough, because the kubelet names every container above its request, even with some KiB. This
-# much above its request, and at least as much as the node lacked, a job is what filled the node.
+# Being named is not enough, because the kubelet names every container above its request, even with
+# some KiB. This much above its request, and at least as much as the node lacked, a job is what
+# filled the node.
 LEAST_EXCESS_BYTES = 1 << 30
 
 
-def evicted(message: str, is_job: Callable[[str], bool]) -> Reading:
-    """Why the kubelet evicted a pod. `is_job`: whether a container is the job's own, not a sidecar."""
-    for pattern, kind, confidence, meaning in signals.EVICTED:
+def eviction_reading(message: str, is_job: Callable[[str], bool]) -> Reading:
+    """Why the kubelet evicted a pod. `is_job`: whether a container is the job's, not a sidecar."""
+    for pattern, kind, confidence, meaning in signals.EVICTION_MESSAGES:
         if re.search(pattern, message):
             usage = _largest_excess(message, is_job) if kind is CauseKind.NODE_PRESSURE else None
             resource = _RESOURCE.search(message)
@@ -58,16 +61,16 @@ def evicted(message: str, is_job: Callable[[str], bool]) -> Reading:
 
 
 def is_eviction(message: str) -> bool:
-    """Whether the kubelet wrote it. Karpenter's event about a pod that it evicts has the same reason, `Evicted`."""
-    return any(re.search(pattern, message) for pattern, *_ in signals.EVICTED)
+    """Whether the kubelet wrote it. Karpenter's event has the same reason, `Evicted`."""
+    return any(re.search(pattern, message) for pattern, *_ in signals.EVICTION_MESSAGES)
 
 
 def _largest_excess(message: str, is_job: Callable[[str], bool]) -> tuple[int, str] | None:
-    """How far the job's container, or the pod as a whole, was above its request, and that in words."""
+    """How far the job's container, or the whole pod, was above its request, also in words."""
     excesses = []
-    for what, name, used, requested in _USAGE.findall(message):
+    for subject, name, used, requested in _USAGE.findall(message):
         excess = _bytes(used) - _bytes(requested)
-        if what == "Pod" or is_job(name):
+        if subject == "Pod" or is_job(name):
             excesses.append((excess, f"used {used} with a request of {requested}"))
     return max(excesses, default=None)
 
@@ -84,31 +87,31 @@ def _bytes(quantity: str) -> int:
         return 0
 
 
-# The kernel's words for a kill inside one container's limit (mm/oom_kill.c), as in the event OOMKilling. The words
-# `Out of memory: Killed process` are of the whole node.
+# The kernel's words for a kill inside one container's limit (mm/oom_kill.c), as in the event
+# OOMKilling. The words `Out of memory: Killed process` are of the whole node.
 _KILL_IN_CGROUP = re.compile(
     r"Memory cgroup out of memory: Kill(?:ed)? process .* anon-rss:(\d{1,15})kB"
 )
 
 
 def fills_limit(message: str, limit: int, share: float) -> bool:
-    """Whether a process that was killed in a cgroup had at least this share of a memory limit, and not more than it."""
+    """Whether a process killed in a cgroup had at least this share of a memory limit."""
     match = _KILL_IN_CGROUP.search(message)
     return match is not None and share * limit <= int(match[1]) * 1024 <= limit
 
 
-# kubelet devicemanager/manager.go and lifecycle/predicate.go; status.message has `Pod was rejected: ` before them.
+# kubelet devicemanager/manager.go and lifecycle/predicate.go; in status.message after this text.
 REJECTED = "Pod was rejected: "
 _NO_DEVICES = re.compile(
     r"no healthy devices present|previously allocated devices are no longer healthy"
     r"|can(?:not|'t) allocate unregistered device"
 )
-# The device plugin of the node does not answer, or says itself what is wrong (any other code, mostly Unknown).
+# The node's device plugin does not answer, or reports an error (any code, mostly Unknown).
 _PLUGIN_FAILS = re.compile(
     r"(?:Allocate failed due to (?:device plugin GetPreferredAllocation rpc failed with err: )?"
     r"|device plugin PreStartContainer rpc failed with err: )rpc error: code = (\w+)"
 )
-# NVIDIA's plugin refuses a request, which no other node would grant: more than one share of a GPU that is shared.
+# NVIDIA's plugin refuses more than one share of a shared GPU, as any other node would.
 _SHARED = re.compile(r"maximum request size for shared resources")
 _FEWER_DEVICES = re.compile(
     r"requested number of devices unavailable for (\S+)\. Requested: (\d+), Available: (\d+)"
@@ -116,7 +119,7 @@ _FEWER_DEVICES = re.compile(
 _NO_ROOM = re.compile(r"enough resource: (\S+), requested: (\d+), used: (\d+), capacity: (\d+)")
 
 
-def refused(
+def refusal_reading(
     reason: str, message: str, fewer_devices: bool | None, just_started: bool
 ) -> Reading | None:
     """Why the kubelet did not admit a pod, if the message says more than the reason.
@@ -149,15 +152,15 @@ def refused(
             f"the kubelet refused the pod: {match[2]} devices requested, {match[4]} on the node",
         )
     if broken is None:
-        known = message.startswith(REJECTED) or reason.startswith("OutOf")
+        is_kubelet_text = message.startswith(REJECTED) or reason.startswith("OutOf")
         return (
             Reading(CauseKind.SETUP, "medium", "the kubelet did not admit the pod")
-            if known
+            if is_kubelet_text
             else None
         )
     confidence, meaning = broken
     if just_started:
-        # The device plugin was not registered yet: the pod failed because of the node, but that proves no fault.
+        # The device plugin was not registered yet: the node's doing, but no proof of a fault.
         return Reading(
             CauseKind.NODE_FAULT, "low", f"{meaning}; the node had just started", tied=False
         )
@@ -172,7 +175,7 @@ def _plugin_failure(code: str, message: str) -> tuple[Confidence, str]:
     return "medium", "the kubelet refused the pod: the device plugin failed"
 
 
-# NVIDIA's container toolkit runs as a hook of the runtime. `requirement error` compares the image with the driver.
+# NVIDIA's container toolkit is a hook of the runtime; a `requirement error` is the image's.
 _HOOK = re.compile(
     r"nvidia-container-(?:cli|runtime)|libnvidia-ml|NVML|nvidia-ctk|nvidia\.com/gpu="
 )
@@ -180,7 +183,7 @@ _REQUIREMENT = re.compile(r"requirement error|unsatisfied condition: (?:cuda|dri
 
 
 def start_error(message: str) -> Reading | None:
-    """Why a container with a GPU could not start; None if the message is not of NVIDIA's toolkit."""
+    """Why a container with a GPU could not start; None if NVIDIA's toolkit did not write it."""
     if _REQUIREMENT.search(message):
         return Reading(
             CauseKind.SETUP, "high", "the image needs a newer CUDA than the driver of the node has"

@@ -1,7 +1,7 @@
-"""How programs that are not Python, shells and launchers say that a process ended, at the end of a log.
+"""How shells, launchers and programs other than Python report an end, at the end of a log.
 
-One row per message: the line with which it begins, and what may follow it. In the middle of a log, where the program
-went on, a message does not count.
+One row per message: the line with which it begins, and what may follow it. In the middle of a log,
+where the program went on, a message does not count.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 
-class LastWords(StrEnum):
+class LogEndingKind(StrEnum):
     """What the end of a log says; the value is the reason that is shown."""
 
     OWN_ERROR = "uncaught exception"
@@ -19,22 +19,21 @@ class LastWords(StrEnum):
     DISK_ERROR = "input/output error"  # EIO: a disk, or a mount
     STOPPED = "asked to stop"  # SIGTERM or SIGINT: who sent it is not known
     PEER_LOST = "peer lost"  # another process or rank went away first
-    COMMAND_FAILED = (
-        "command failed"  # one that fetches something: its fault, the network's, or a server's
-    )
+    # one that fetches something: its fault, the network's, or a server's
+    COMMAND_FAILED = "command failed"
     MOUNT_LOST = "mount lost"  # what provided a mount went away
-    STORAGE = (
-        "storage refused"  # full or read-only: the job's own limit, its share, or the node's disk
-    )
+    # full or read-only: the job's own limit, its share, or the node's disk
+    STORAGE = "storage refused"
 
 
 class LogEnding(NamedTuple):
-    """`first` matches the line with which the message begins, `rest` every line after it; None: any line that does not
-    show that the program went on. `before`: a line before it has to match. `words` None: its code or signal decides."""
+    """`first` matches the line with which the message begins, `following` every line after it;
+    None: any line that does not show that the program went on. `before`: a line before it has to
+    match. `words` None: its code or signal decides."""
 
     first: re.Pattern[str]
-    rest: re.Pattern[str] | None
-    words: LastWords | None
+    following: re.Pattern[str] | None
+    words: LogEndingKind | None
     name: str
     before: re.Pattern[str] | None = None
 
@@ -47,13 +46,19 @@ _AFTER = (
 
 
 def _ending(
-    first: str, rest: str | None, words: LastWords | None, name: str, before: str | None = None
+    first: str,
+    following: str | None,
+    words: LogEndingKind | None,
+    name: str,
+    before: str | None = None,
 ) -> LogEnding:
-    after = None if rest is None else re.compile(f"{_AFTER}|{rest}" if rest else _AFTER)
+    after = (
+        None if following is None else re.compile(f"{_AFTER}|{following}" if following else _AFTER)
+    )
     return LogEnding(re.compile(first), after, words, name, re.compile(before) if before else None)
 
 
-_OWN, _ANY, _NOTHING = LastWords.OWN_ERROR, None, ""
+_OWN, _ANY, _NOTHING = LogEndingKind.OWN_ERROR, None, ""
 _IN_SHELL = r"(?:\S+: line \d+: +\d+ )?"
 _SIGNALS = "Segmentation fault|Bus error|Aborted|Illegal instruction|Floating point exception"
 _MPI = r"(?:mpirun|mpiexec(?:\.\w+)?|prterun|orterun|prun)"
@@ -62,14 +67,16 @@ _BY_MPI = "an error that mpirun reports"
 ENDINGS = (
     # deepspeed/launcher/launch.py reports the first of its processes that failed, in its last line
     _ending(
-        r"\[[\d ,:-]+\] \[\w+\] \[launch\.py:\d+:sigkill_handler\] .* exits with return code = (?P<code>-?\d{1,3})$",
+        r"\[[\d ,:-]+\] \[\w+\] \[launch\.py:\d+:sigkill_handler\] "
+        r".* exits with return code = (?P<code>-?\d{1,3})$",
         _NOTHING,
         None,
         "an error that DeepSpeed's launcher reports",
     ),
     # libstdc++: std::terminate; PyTorch adds frames
     _ending(
-        r"terminate called (?:after throwing an instance of '(?P<name>[\w:]+)'|without an active exception)",
+        r"terminate called "
+        r"(?:after throwing an instance of '(?P<name>[\w:]+)'|without an active exception)",
         r"\s|Exception raised from |frame #\d|terminate (?:called )?recursively|.*ProcessGroupNCCL",
         _OWN,
         "an exception of C++",
@@ -77,11 +84,13 @@ ENDINGS = (
     # CPython: Python/pylifecycle.c, faulthandler
     _ending(
         r"Fatal Python error: ",
-        r"\s|Current thread |Thread 0x|Python runtime state|Extension modules|<no Python frame>|Segmentation fault$",
+        r"\s|Current thread |Thread 0x|Python runtime state|Extension modules"
+        r"|<no Python frame>|Segmentation fault$",
         _OWN,
         "a fatal error of Python",
     ),
-    # glog and TensorFlow: `F0000 00:00:00.0 7 a.cc:1] Check failed: ...`, `2026-01-01 00:00:00.0: F tensorflow/...`
+    # glog and TensorFlow: `F0000 00:00:00.0 7 a.cc:1] Check failed: ...`,
+    # `2026-01-01 00:00:00.0: F tensorflow/...`
     _ending(
         r"(?:F\d{4} [\d:.]+ |[\d-]+ [\d:.]+: F ).*Check fail", r"\s|\*\*\* ", _OWN, "a failed check"
     ),
@@ -125,7 +134,7 @@ ENDINGS = (
     _ending(
         r"(?:ORTE|PRRTE|PRTE) has lost communication with",
         _ANY,
-        LastWords.PEER_LOST,
+        LogEndingKind.PEER_LOST,
         "a lost daemon",
     ),
     _ending(
@@ -147,8 +156,8 @@ ENDINGS = (
     ),
     # bash and sh
     _ending(rf"{_IN_SHELL}(?:{_SIGNALS})(?: .*)?$", _NOTHING, _OWN, "a signal"),
-    _ending(rf"{_IN_SHELL}Killed(?: {{2,}}.*)?$", _NOTHING, LastWords.CHILD_KILLED, "a signal"),
-    _ending(rf"{_IN_SHELL}Terminated(?: {{2,}}.*)?$", _NOTHING, LastWords.STOPPED, "a signal"),
+    _ending(rf"{_IN_SHELL}Killed(?: {{2,}}.*)?$", _NOTHING, LogEndingKind.CHILD_KILLED, "a signal"),
+    _ending(rf"{_IN_SHELL}Terminated(?: {{2,}}.*)?$", _NOTHING, LogEndingKind.STOPPED, "a signal"),
     _ending(
         r"\S*sh: (?:line )?\d+: .*(?:not found|Permission denied|No such file or directory)$",
         _NOTHING,
@@ -157,7 +166,8 @@ ENDINGS = (
     ),
     # what fetches packages and files; pip adds a notice about its version
     _ending(
-        r"ERROR: (?:No matching distribution|Could not find a version|ResolutionImpossible|Could not open req)",
+        r"ERROR: (?:No matching distribution|Could not find a version"
+        r"|ResolutionImpossible|Could not open req)",
         r"\[notice\]|WARNING: |ERROR: |For help visit",
         _OWN,
         "a package that does not exist",
@@ -165,20 +175,20 @@ ENDINGS = (
     _ending(
         r"curl: \(\d+\) |wget: |fatal: |E: ",
         r"\[notice\]|WARNING: ",
-        LastWords.COMMAND_FAILED,
+        LogEndingKind.COMMAND_FAILED,
         "a command",
     ),
     # Lightning's signal connector, torchrun's agent
     _ending(
         r"(?:\[rank: \d+\] )?Received SIGTERM: 15",
         r".*Received SIGTERM",
-        LastWords.STOPPED,
+        LogEndingKind.STOPPED,
         "a signal",
     ),
     _ending(
         r".*Received (?:Signals\.SIGTERM|15|2) death signal",
         r".*Sending process",
-        LastWords.STOPPED,
+        LogEndingKind.STOPPED,
         "a signal",
     ),
 )
@@ -228,11 +238,12 @@ MARKS_BYTES = 600
 _MOST_LINES = 200
 # The watchdog of a process ends it because of a peer, with SIGABRT.
 LOST_PEER = re.compile(
-    r"ProcessGroupNCCL|Watchdog caught collective|Dist(?:Backend|Network|Store)Error|ncclRemoteError"
+    r"ProcessGroupNCCL|Watchdog caught collective"
+    r"|Dist(?:Backend|Network|Store)Error|ncclRemoteError"
 )
 
 
-def ending(lines: list[str], goes_on: re.Pattern[str]) -> tuple[LastWords, str] | None:
+def ending(lines: list[str], goes_on: re.Pattern[str]) -> tuple[LogEndingKind, str] | None:
     """What the last lines say; None if they are not the end of a process."""
     for row in ENDINGS:
         for at in range(len(lines) - 1, max(len(lines) - _MOST_LINES, -1), -1):
@@ -242,37 +253,36 @@ def ending(lines: list[str], goes_on: re.Pattern[str]) -> tuple[LastWords, str] 
             if row.before and not any(map(row.before.match, lines[max(at - 30, 0) : at])):
                 break
             after = lines[at + 1 :]
-            if row.rest is None and any(map(goes_on.search, after)):
+            if row.following is None and any(map(goes_on.search, after)):
                 break
-            if row.rest is not None and not all(map(row.rest.match, after)):
+            if row.following is not None and not all(map(row.following.match, after)):
                 break
             answer = _meaning(row, match)
             if (
                 answer
-                and answer[0] is LastWords.OWN_ERROR
+                and answer[0] is LogEndingKind.OWN_ERROR
                 and any(map(LOST_PEER.search, lines[-_MOST_LINES:]))
             ):
-                return LastWords.PEER_LOST, row.name
+                return LogEndingKind.PEER_LOST, row.name
             return answer
     return None
 
 
-def _meaning(row: LogEnding, match: re.Match[str]) -> tuple[LastWords, str] | None:
+def _meaning(row: LogEnding, match: re.Match[str]) -> tuple[LogEndingKind, str] | None:
     if row.words is not None:
         return row.words, row.name
     parts = match.groupdict()
     if parts.get("signal"):
-        return by_code(-int(parts["signal"]), row.name)
+        return code_ending(-int(parts["signal"]), row.name)
     code = int(parts.get("code") or 0)
-    return by_code(
-        128 - code if 128 < code < 160 else code, row.name
-    )  # a shell adds 128 to the signal
+    # a shell adds 128 to the signal
+    return code_ending(128 - code if 128 < code < 160 else code, row.name)
 
 
-def by_code(code: int, name: str) -> tuple[LastWords, str] | None:
+def code_ending(code: int, name: str) -> tuple[LogEndingKind, str] | None:
     """From the exit code of a process; a signal is negative."""
     if code in (-15, -2):
-        return LastWords.STOPPED, name
+        return LogEndingKind.STOPPED, name
     if code == -9:
-        return LastWords.CHILD_KILLED, name
-    return (LastWords.OWN_ERROR, name) if code else None
+        return LogEndingKind.CHILD_KILLED, name
+    return (LogEndingKind.OWN_ERROR, name) if code else None

@@ -1,4 +1,4 @@
-"""The data of `diagnose`, and the contract between its parts. Nothing here reads, decides or prints.
+"""The data of `diagnose`: the contract between its parts. Nothing here reads or decides.
 
     sources (files, zips, blobs, azureml)  -> LogFile      one scanner reads them all
     saved JSON, live cluster, history      -> ClusterFacts raw Kubernetes objects
@@ -6,8 +6,8 @@
     metrics                                -> Restart
     all of it                              -> DiagnosisReport, from which every output format starts
 
-Times are seconds since the epoch (UTC); None means unknown. Texts in these records are extracted fields, never raw
-log lines or environment values, because real logs contain secrets.
+Times are seconds since the epoch (UTC); None means unknown. Texts in these records are extracted
+fields, never raw log lines or environment values, because real logs contain secrets.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 if TYPE_CHECKING:
-    from dataclasses import dataclass as many
+    from dataclasses import dataclass as cheap_frozen
 else:
 
-    def many(*, frozen: bool, slots: bool) -> Any:
-        """For the records of which there is one per attempt: frozen for mypy, but not at run time, because making an
-        Attempt would take 4.8 µs instead of 2.0."""
+    def cheap_frozen(*, frozen: bool, slots: bool) -> Any:
+        """For the records of which there is one per attempt: frozen for mypy, but not at run time,
+        because making an Attempt would take 4.8 µs instead of 2.0."""
         return dataclass(slots=slots, unsafe_hash=frozen)
 
 
@@ -33,7 +33,7 @@ Confidence = Literal["high", "medium", "low"]
 
 
 class CauseKind(StrEnum):
-    """Why an attempt ended. signals.KINDS has the meaning of each, and whether a node can be blamed for it."""
+    """Why an attempt ended. signals.KINDS has their meanings, and which blame a node."""
 
     OWN_MEMORY = "own-memory-limit"
     NODE_MEMORY = "node-out-of-memory"
@@ -126,10 +126,11 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why one attempt ended. `blames_node`: evidence that is tied to the attempt in time speaks against the node.
+    """Why one attempt ended. `blames_node`: evidence at that time speaks against the node.
 
-    `countable`: nothing speaks against the node, but it may be the reason, so the comparison with the pool counts it: a
-    failure without any evidence, or an error of the job's process if the same job then succeeded on another node.
+    `countable`: nothing speaks against the node, but it may be the reason, so the comparison with
+    the pool counts it: a failure without any evidence, or an error of the job's process if the same
+    job then succeeded on another node.
     """
 
     kind: CauseKind
@@ -147,16 +148,15 @@ class Waiting:
     evidence: tuple[Evidence, ...] = ()
 
 
-@many(frozen=True, slots=True)
+@cheap_frozen(frozen=True, slots=True)
 class Attempt:
     """One rank (pod) of one attempt of one job."""
 
     job: str  # unique within the report
     number: int  # 0 = first, 1 = retry-001, ...
     node: str | None
-    node_truncated: bool = (
-        False  # the name was truncated at the end of the file and no single node fits
-    )
+    # the name was truncated at the end of the file and no single node fits
+    node_truncated: bool = False
     rank: str | None = None  # "worker-0", "rank-3", an IP address; None for one-pod jobs
     start: float | None = None
     end: float | None = None
@@ -168,14 +168,13 @@ class Attempt:
     outcome: RunOutcome = RunOutcome.UNKNOWN
     cause: Cause | None = None  # for failed attempts
     waiting: Waiting | None = None  # for attempts that have not started
-    family: str = (
-        ""  # the sweep or pipeline of the job, otherwise the job: one vote per family and node
-    )
+    # the sweep or pipeline of the job, otherwise the job: one vote per family and node
+    family: str = ""
     sources: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
-@many(frozen=True, slots=True)
+@cheap_frozen(frozen=True, slots=True)
 class Job:
     """A job over all its attempts."""
 
@@ -188,7 +187,7 @@ class Job:
     since: float | None
     fails_everywhere: bool = False
     missing: int = 0  # attempts before the last without any data
-    # The name of its folder or run; other jobs may have the same, and `name` then has more of the path.
+    # The name of its folder or run; if other jobs share it, `name` has more of the path.
     folder: str = ""
     unsure: tuple[CauseKind, ...] = ()  # the causes that have only low confidence
     notes: tuple[str, ...] = ()
@@ -200,7 +199,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """What a person can do about a bad node: a sentence, or a command to copy. The toolkit itself does none of it."""
+    """What a person can do about a bad node: a sentence, or a command to copy. Never executed."""
 
     text: str
     is_command: bool = False
@@ -229,7 +228,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """Many nodes had the same trouble at the same time: one event of the cluster, not many bad nodes."""
+    """Many nodes had the same trouble at the same time: one event, not many bad nodes."""
 
     start: float
     end: float
@@ -242,7 +241,7 @@ class Incident:
 
 @dataclass(frozen=True, slots=True)
 class RecordingGap:
-    """A time in which the recorder did not run or was not connected. None: before its start, or after its end."""
+    """A time without a recorder or a connection. None: before its start, or after its end."""
 
     start: float | None
     end: float | None
@@ -278,7 +277,7 @@ class Restart:
 
 
 @dataclass(frozen=True, slots=True)
-class PrsEvidence:
+class FileEvidence:
     """Evidence from inside a job's own files (PRS), tied to the job by the file's path."""
 
     path: str
@@ -301,12 +300,10 @@ class Stats:
     prs_files: int = 0
     metric_runs: int = 0
     metric_points: int = 0
-    metric_limits: dict[MetricLimit, int] = field(
-        default_factory=dict
-    )  # runs that could not have shown a restart
-    skipped: dict[str, int] = field(
-        default_factory=dict
-    )  # reason -> count, also of files that are not listed
+    # runs that could not have shown a restart
+    metric_limits: dict[MetricLimit, int] = field(default_factory=dict)
+    # reason -> count, also of files that are not listed
+    skipped: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +316,7 @@ class DiagnosisReport:
     incidents: tuple[Incident, ...] = ()
     skipped: tuple[SkippedFile, ...] = ()
     restarts: tuple[Restart, ...] = ()
-    prs_evidence: tuple[PrsEvidence, ...] = ()
+    prs_evidence: tuple[FileEvidence, ...] = ()
     stats: Stats = field(default_factory=Stats)
     gaps: tuple[RecordingGap, ...] = ()  # of the history
     notes: tuple[str, ...] = ()
@@ -327,10 +324,10 @@ class DiagnosisReport:
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """A file that a source offers. `open` may raise OSError; the scanner turns that into SkippedFile.
+    """A file that a source offers. `open` may raise OSError, which becomes a SkippedFile.
 
-    `path` is shown to people and contains job, attempt and rank (`azureml:JOB/system_logs/...`, `az://c/p/...`,
-    `logs.zip/job/...`), with `/` between the parts.
+    `path` is shown to people and contains job, attempt and rank (`azureml:JOB/system_logs/...`,
+    `az://c/p/...`, `logs.zip/job/...`), with `/` between the parts.
     """
 
     path: str
@@ -339,10 +336,11 @@ class LogFile:
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """Raw Kubernetes objects as in `items` of `kubectl get ... -o json`, from a file, a cluster or history.
+    """Raw Kubernetes objects as in `items` of `kubectl get ... -o json`, from any source.
 
-    The same object may occur more than once (saved file and history): the newest by resourceVersion or time wins.
-    `nodes_complete`: the node list is complete, so a node that is not in it no longer exists.
+    The same object may occur more than once (saved file and history): the newest by resourceVersion
+    or time wins. `nodes_complete`: the node list is complete, so a node that is not in it no longer
+    exists.
     """
 
     pods: list[dict[str, Any]] = field(default_factory=list)
@@ -353,9 +351,8 @@ class ClusterFacts:
     nodes_complete: bool = False
     gaps: list[RecordingGap] = field(default_factory=list)  # of a history
     read_at: float | None = None  # until when it is known; None: as long as its newest time
-    summarized: bool = (
-        False  # made from tables that lack conditions, messages, exit codes and taints
-    )
+    # made from tables that lack conditions, messages, exit codes and taints
+    summarized: bool = False
 
     def add(self, kind: str, item: Any) -> None:
         """Other kinds are ignored."""

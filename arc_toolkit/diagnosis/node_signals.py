@@ -1,4 +1,4 @@
-"""The evidence that a node gives: its events, conditions and taints, and what excuses that the node was lost.
+"""The evidence of a node: its events, conditions and taints, and what excuses its loss.
 
 `causes.py` uses this for one attempt and `verdicts.py` for the node, so both give the same answer.
 """
@@ -10,10 +10,16 @@ from dataclasses import dataclass, replace
 
 from arc_toolkit.diagnosis import signals, times
 from arc_toolkit.diagnosis.cluster_index import ClusterIndex
+from arc_toolkit.diagnosis.gpu_messages import (
+    HARDWARE_XIDS,
+    has_no_hardware_xid,
+    xid_reason,
+    xids_in,
+)
 from arc_toolkit.diagnosis.model import CauseKind, Confidence, Evidence, EvidenceSource
 from arc_toolkit.diagnosis.pod_states import ClusterEvent
 from arc_toolkit.diagnosis.signals import ORDER, Signal
-from arc_toolkit.diagnosis.windows import (
+from arc_toolkit.diagnosis.times import (
     DELETION_SECONDS,
     LOOK_AHEAD_SECONDS,
     NOTICE_AFTER_SECONDS,
@@ -21,7 +27,6 @@ from arc_toolkit.diagnosis.windows import (
     START_UP_SECONDS,
     is_within,
 )
-from arc_toolkit.diagnosis.xids import HARDWARE_XIDS, without_hardware_xids, xid_reason, xids_in
 from arc_toolkit.kube.nodes import Node
 
 # VMs that were removed on purpose: no fault of the node.
@@ -29,8 +34,8 @@ EXPLANATIONS = (CauseKind.SPOT, CauseKind.SCALE_DOWN, CauseKind.DRAIN)
 # Causes that are not the job's own either.
 TAKEN_AWAY = (*EXPLANATIONS, CauseKind.SCHEDULER, CauseKind.GANG, CauseKind.CANCELLED)
 
-# How long after a loss a notice may be its reason. The autoscaler reports a removal when the VM is gone, but it also
-# removes nodes that have not been ready for some time.
+# How long after a loss a notice may be its reason. The autoscaler reports a removal when the VM is
+# gone, but it also removes nodes that have not been ready for some time.
 _NOTICE_AFTER: dict[CauseKind | None, float] = {
     CauseKind.DRAIN: LOOK_AHEAD_SECONDS,
     CauseKind.SCALE_DOWN: DELETION_SECONDS,
@@ -41,7 +46,7 @@ _WEAKER: dict[Confidence, Confidence] = {"high": "medium", "medium": "low", "low
 
 @dataclass(frozen=True, slots=True)
 class CauseCandidate:
-    """Evidence and the cause that it proves, if any. `tied`: its time, or its kind, ties it to the attempt."""
+    """Evidence and the cause that it proves, if any. `tied`: by time or kind, to the attempt."""
 
     evidence: Evidence
     kind: CauseKind | None
@@ -55,7 +60,7 @@ class CauseCandidate:
         return ORDER[self.evidence.source], self.priority
 
 
-def from_signal(signal: Signal, time: float | None, *, weaker: bool = False) -> CauseCandidate:
+def signal_candidate(signal: Signal, time: float | None, *, weaker: bool = False) -> CauseCandidate:
     """A row of the table, seen at a time."""
     confidence = _WEAKER[signal.confidence] if weaker else signal.confidence
     evidence = Evidence(signal.source, signal.reason, signal.message, time)
@@ -72,15 +77,15 @@ def condition_change(event: ClusterEvent) -> tuple[str, str] | None:
     return (match[1], match[2]) if match else None
 
 
-def from_event(
+def event_candidate(
     source: EvidenceSource, event: ClusterEvent, *, weaker: bool = False
 ) -> CauseCandidate | None:
-    """An event of a node or a pod; third-party termination handlers are recognized by their message."""
+    """An event of a node or a pod; termination handlers are recognized by their message."""
     if source is EvidenceSource.NODE_EVENT:
         change = condition_change(event)
         if change and not signals.is_bad(*change):
             return None
-        signal = condition_signal(change[0], event.message) if change else _of_node_event(event)
+        signal = condition_signal(change[0], event.message) if change else _node_event_signal(event)
     else:
         signal = signals.table().get((source, event.reason))
     if signals.PREEMPT_MESSAGE.search(event.message) and not (
@@ -91,10 +96,10 @@ def from_event(
         return CauseCandidate(evidence, CauseKind.SPOT, "high", 1)
     if signal is None:
         return None
-    return from_signal(replace(signal, source=source), event.time, weaker=weaker)
+    return signal_candidate(replace(signal, source=source), event.time, weaker=weaker)
 
 
-def _of_node_event(event: ClusterEvent) -> Signal | None:
+def _node_event_signal(event: ClusterEvent) -> Signal | None:
     signal = signals.table().get((EvidenceSource.NODE_EVENT, event.reason))
     if signal is None:
         # The checks of a GPU also report with the name of their condition as the reason.
@@ -119,13 +124,13 @@ def condition_signal(kind: str, text: str) -> Signal | None:
     if signal.reason == "VMEventScheduled" and (match := signals.SCHEDULED.search(text)):
         announced = signals.table()[EvidenceSource.NODE_EVENT, f"{match[1]}Scheduled"]
         return replace(announced, source=signal.source, reason=signal.reason)
-    if signal.reason == "XIDErrors" and without_hardware_xids(text):
+    if signal.reason == "XIDErrors" and has_no_hardware_xid(text):
         return None
     return signal
 
 
 def _quoted_xid(text: str) -> Signal | None:
-    """A line of the kernel's log about a broken GPU, whatever the check is called that quotes it."""
+    """A line of the kernel's log about a broken GPU, whichever check quotes it."""
     for number in sorted(xids_in(text) & HARDWARE_XIDS.keys()):
         meaning, origin = HARDWARE_XIDS[number], "NVIDIA: Xid catalogue"
         return Signal(
@@ -173,17 +178,18 @@ def _taint_time(key: str, value: str, added: str) -> float | None:
 
 
 def excuse(cluster: ClusterIndex, name: str, moment: float | None) -> CauseCandidate | None:
-    """Why a node was lost at that moment, if Azure, the autoscaler or a person removed it on purpose; otherwise None.
+    """Why a node was lost at that moment, if it was removed on purpose; otherwise None.
 
-    The one answer for the cause of an attempt and for the verdict on its node. It excuses a loss (NotReady,
-    unreachable, gone), never a fault of the node's own. In this order: a notice (event, condition or taint); a spot VM
-    that is gone; pods that were evicted through the API before, as a drain does; a node that was cordoned before, as
-    for a reboot or an upgrade; a VM that was deleted soon after.
+    The one answer for the cause of an attempt and for the verdict on its node. It excuses a loss
+    (NotReady, unreachable, gone), never a fault of the node's own. In this order: a notice (event,
+    condition or taint); a spot VM that is gone; pods that were evicted through the API before, as a
+    drain does; a node that was cordoned before, as for a reboot or an upgrade; a VM that was
+    deleted soon after.
     """
     if announcement := notice(cluster, name, moment):
         return announcement
     events = cluster.node_events.get(name, [])
-    if cluster.place(name).spot and _is_taken_back(cluster, name, moment):
+    if cluster.node_place(name).spot and _is_evicted(cluster, name, moment):
         evidence = Evidence(
             EvidenceSource.NODE_LIST, "absent", "it was a spot VM and no longer exists"
         )
@@ -203,21 +209,21 @@ def excuse(cluster: ClusterIndex, name: str, moment: float | None) -> CauseCandi
 
 
 def notice(cluster: ClusterIndex, name: str, moment: float | None) -> CauseCandidate | None:
-    """An announcement that the VM is taken away, near that moment: by Azure, the autoscaler or an upgrade."""
+    """An announcement near that moment that the VM goes: by Azure, the autoscaler or an upgrade."""
     node = cluster.nodes.get(name)
     candidates = [
         candidate
         for event in cluster.node_events.get(name, ())
-        if (candidate := from_event(EvidenceSource.NODE_EVENT, event))
+        if (candidate := event_candidate(EvidenceSource.NODE_EVENT, event))
         and _is_notice_near(candidate.kind, candidate.evidence.time, moment)
     ]
     for signal, since in node_signals(node) if node else ():
         time = since
         if time is None and node and signal.source is EvidenceSource.NODE_TAINT:
-            time = _not_ready_since(node) or cluster.newest
+            time = _loss_start(node) or cluster.newest
         if _is_notice_near(signal.kind, time, moment):
-            candidate = from_signal(signal, since)
-            if signal.reason == signals.SHUTDOWN_TAINT and cluster.place(name).spot:
+            candidate = signal_candidate(signal, since)
+            if signal.reason == signals.SHUTDOWN_TAINT and cluster.node_place(name).spot:
                 message = "its VM is deallocated, as Azure does with spot VMs that it reclaims"
                 evidence = Evidence(signal.source, signal.reason, message, since)
                 candidate = CauseCandidate(evidence, CauseKind.SPOT, "medium", 1)
@@ -230,7 +236,7 @@ def notice(cluster: ClusterIndex, name: str, moment: float | None) -> CauseCandi
     )
 
 
-def _not_ready_since(node: Node) -> float | None:
+def _loss_start(node: Node) -> float | None:
     ready = [
         row
         for row in node.conditions
@@ -239,20 +245,20 @@ def _not_ready_since(node: Node) -> float | None:
     return times.parse(ready[-1].since) if ready else None
 
 
-def _is_taken_back(cluster: ClusterIndex, name: str, moment: float | None) -> bool:
+def _is_evicted(cluster: ClusterIndex, name: str, moment: float | None) -> bool:
     """The VM that had this name at that moment does not exist any more, and did not come back."""
     node, events = cluster.nodes.get(name), cluster.node_events.get(name, [])
     created = times.parse(node.created) if node else None
     if created is not None and moment is not None and created > moment:
         return True  # another VM has the name now
-    near = [*cluster.collected.get(name, ())]
+    near = [*cluster.garbage_collected_at.get(name, ())]
     near += [
         event.time
         for event in events
         if event.reason in signals.REMOVALS and event.time is not None
     ]
-    gone = cluster.is_gone(name) or any(_is_near(time, moment) for time in near)
-    return gone and not any(
+    is_gone = cluster.is_gone(name) or any(_is_near(time, moment) for time in near)
+    return is_gone and not any(
         event.reason == "NodeReady"
         and (moment is None or event.time is None or event.time > moment)
         for event in events
@@ -282,7 +288,7 @@ def _cordon(
 
 
 def _deletion(events: list[ClusterEvent], moment: float | None) -> CauseCandidate | None:
-    """The VM was deleted in Azure: the node was lost because of that, unless it had been lost for long before."""
+    """The VM was deleted in Azure: the reason for the loss, unless that was long before."""
     for event in events:
         if event.reason == "DeletingNode" and is_within(event.time, moment, 0, DELETION_SECONDS):
             evidence = Evidence(

@@ -1,14 +1,17 @@
-"""What attempts say about their nodes: one vote per node and job family, so that no broken sweep convicts a node.
+"""The votes of attempts on their nodes: one per node and job family, against broken sweeps.
 
 A vote is a failure if at least half of what the family did on the node counts as one. These count:
-- failures whose cause blames the node, and failures without any evidence (on spot VMs they are taken for reclaims);
-- errors of the job's own process if the same job then succeeded elsewhere: a broken GPU looks like that.
-Of a gang only the rank that failed first votes, or each of those that ended first at once, as one of so many suspects.
-Several failures of a node within minutes are one. If there is no evidence and the jobs never succeeded, those within an
-hour are one, and those whose names differ only in a number, if no job of that name succeeded: they may be trials of a
-broken sweep that do not name their parent.
-A job that failed on two or more nodes without any evidence against them (a gang: on three or more), or a family that
-failed on many of its nodes, has a problem of its own and does not vote.
+- failures whose cause blames the node, and failures without any evidence (on spot VMs they are
+  taken for reclaims);
+- errors of the job's own process if the same job then succeeded elsewhere: a broken GPU looks like
+  that.
+Of a gang only the rank that failed first votes, or each of those that ended first at once, as one
+of so many suspects. Several failures of a node within minutes are one. If there is no evidence and
+the jobs never succeeded, those within an hour are one, and those whose names differ only in a
+number, if no job of that name succeeded: they may be trials of a broken sweep that do not name
+their parent. A job that failed on two or more nodes without any evidence against them (a gang: on
+three or more), or a family that failed on many of its nodes, has a problem of its own and does not
+vote.
 """
 
 from __future__ import annotations
@@ -23,13 +26,12 @@ from arc_toolkit.diagnosis.log_evidence import NOTICED
 from arc_toolkit.diagnosis.model import Attempt, CauseKind, EvidenceSource, RunOutcome
 from arc_toolkit.diagnosis.node_signals import TAKEN_AWAY
 
-NODES_OF_A_JOB_THAT_FAILS_EVERYWHERE = 3
+MIN_NODES_FAILS_EVERYWHERE = 3
 NODES_OF_A_FLAKY_JOB = 2
 SHARE_OF_A_FLAKY_FAMILY = 0.3  # of the nodes on which it ran, and at least three of them
 SAME_FAILURE_SECONDS = 600
-SAME_JOBS_SECONDS = (
-    3600  # jobs that never succeeded and fail one after the other may be the same one
-)
+# jobs that never succeeded and fail one after the other may be the same one
+SAME_JOBS_SECONDS = 3600
 NUMBER = re.compile(r"[\W_]*\d+$")
 # Somebody asked the process to stop (SIGTERM): a cancelled job, or another rank that failed before.
 ASKED_TO_STOP = "143"
@@ -45,7 +47,7 @@ class Failure(NamedTuple):
 
 
 class FailedVote(NamedTuple):
-    """`kind`: of the cause, if there is no evidence against the node. `size`: pods of the job, a power of 2."""
+    """`kind`: of the cause, without evidence against the node. `size`: pods, a power of 2."""
 
     kind: CauseKind | None
     suspects: int = 1
@@ -82,13 +84,14 @@ class _Vote:
     kind: CauseKind | None = None  # of the last failure, if there is no evidence against the node
     suspects: int = 1
     size: int = 1
-    doubtful: str = ""  # and the job never succeeded: its name, without a number at the end if none of that name did
+    # And the job never succeeded: its name, without a final number if no such name did.
+    doubtful: str = ""
 
 
 def count(
-    attempts: Sequence[Attempt], is_older: Reject, in_incident: Reject, silent: frozenset[str]
+    attempts: Sequence[Attempt], is_older: Reject, in_incident: Reject, excluded: frozenset[str]
 ) -> dict[str, NodeVotes]:
-    """The votes by node. Attempts of an older VM and failures in an incident do not count, nor do `silent` jobs."""
+    """The votes by node, without older VMs, failures in an incident, and `excluded` jobs."""
     result: dict[str, NodeVotes] = {}
     votes: dict[tuple[str, str], _Vote] = {}
     good: set[str] = set()
@@ -106,7 +109,7 @@ def count(
             good |= {attempt.job, NUMBER.sub("", attempt.job)}
             if (moment := attempt.end or attempt.start) is not None:
                 node.good.append(moment)
-            if attempt.job in silent:
+            if attempt.job in excluded:
                 node.left_out += 1
             else:
                 vote = votes.setdefault((attempt.node, _family(attempt)), _Vote())
@@ -114,12 +117,12 @@ def count(
                 vote.size = max(vote.size, sizes.get(attempt.job, 1))
         elif attempt.outcome is RunOutcome.RUNNING and attempt.start is not None:
             node.running.append(attempt.start)
-        elif attempt.job in silent:
+        elif attempt.job in excluded:
             node.left_out += 1
     for failure, suspects in failures(attempts):
         if (
             failure.node is None
-            or failure.job in silent
+            or failure.job in excluded
             or is_older(failure)
             or in_incident(failure)
         ):
@@ -142,13 +145,17 @@ def count(
             result[name].left_out += vote.failures + vote.successes
         else:
             by_node.setdefault(name, []).append(vote)
-    for name, own in by_node.items():
-        failed = [vote for vote in own if 2 * vote.failures >= vote.failures + vote.successes]
+    for name, votes_of_node in by_node.items():
+        failed = [
+            vote for vote in votes_of_node if 2 * vote.failures >= vote.failures + vote.successes
+        ]
         separate = _separate(failed)
         result[name].failed = [FailedVote(vote.kind, vote.suspects, vote.size) for vote in separate]
         result[name].sizes = Counter(vote.size for vote in separate)
         result[name].sizes.update(
-            vote.size for vote in own if 2 * vote.failures < vote.failures + vote.successes
+            vote.size
+            for vote in votes_of_node
+            if 2 * vote.failures < vote.failures + vote.successes
         )
     return result
 
@@ -169,13 +176,13 @@ def failures(attempts: Sequence[Attempt]) -> Iterator[Failure]:
             if not _is_blamed(suspects[0]) and _may_be_the_node(suspects[0])
         ]
         gang = any(len(ranks) > 1 for ranks in numbers.values())
-        most = NODES_OF_A_JOB_THAT_FAILS_EVERYWHERE if gang else NODES_OF_A_FLAKY_JOB
+        most = MIN_NODES_FAILS_EVERYWHERE if gang else NODES_OF_A_FLAKY_JOB
         counted = hard if len({suspects[0].node for suspects in soft}) >= most else hard + soft
         yield from (Failure(rank, len(suspects)) for suspects in counted for rank in suspects)
 
 
 def first_to_fail(ranks: Sequence[Attempt]) -> list[Attempt]:
-    """The rank that failed first and took the others with it, or those that ended first in the same second."""
+    """The rank that failed first and ended the others, or those that ended in the same second."""
     failed = [
         rank
         for rank in ranks
@@ -186,15 +193,15 @@ def first_to_fail(ranks: Sequence[Attempt]) -> list[Attempt]:
     if len(failed) > 1:
         failed = [rank for rank in failed if not _was_asked_to_stop(rank)]
     if len(failed) > 1:
-        failed = sorted(filter(_is_blamed, failed), key=_ended)[:1] or failed
-    earliest = min(map(_ended, failed), default=None)
+        failed = sorted(filter(_is_blamed, failed), key=_end_moment)[:1] or failed
+    earliest = min(map(_end_moment, failed), default=None)
     return sorted(
-        (rank for rank in failed if _ended(rank) == earliest), key=lambda rank: rank.rank or ""
+        (rank for rank in failed if _end_moment(rank) == earliest), key=lambda rank: rank.rank or ""
     )
 
 
 def _may_be_the_node(root: Attempt) -> bool:
-    """No evidence against the node, but it may be its fault; a spot VM without evidence was most likely reclaimed."""
+    """No evidence against the node, but possibly its fault; a spot VM was most likely evicted."""
     if root.cause is None or _was_asked_to_stop(root):
         return False
     if root.cause.kind is CauseKind.UNKNOWN:
@@ -229,8 +236,7 @@ def _flaky_families(votes: dict[tuple[str, str], _Vote]) -> frozenset[str]:
     return frozenset(
         family
         for family, (failed, nodes) in counts.items()
-        if failed >= NODES_OF_A_JOB_THAT_FAILS_EVERYWHERE
-        and failed > SHARE_OF_A_FLAKY_FAMILY * nodes
+        if failed >= MIN_NODES_FAILS_EVERYWHERE and failed > SHARE_OF_A_FLAKY_FAMILY * nodes
     )
 
 
@@ -238,8 +244,8 @@ def _separate(failed: list[_Vote]) -> list[_Vote]:
     """Of those that may belong together the one with the fewest suspects."""
     result = [vote for vote in failed if vote.time is None]
     before, names = float("-inf"), {""}
-    known = ((vote.time, vote.doubtful, vote) for vote in failed if vote.time is not None)
-    for time, name, vote in sorted(known, key=lambda item: item[:2]):
+    dated = ((vote.time, vote.doubtful, vote) for vote in failed if vote.time is not None)
+    for time, name, vote in sorted(dated, key=lambda item: item[:2]):
         if time - before > (SAME_JOBS_SECONDS if name else SAME_FAILURE_SECONDS) and (
             not name or name not in names
         ):
@@ -260,8 +266,8 @@ def _sizes(attempts: Sequence[Attempt]) -> dict[str, int]:
     return {job: 1 << (len(names) - 1).bit_length() for job, names in ranks.items()}
 
 
-def fails_widely(attempts: Sequence[Attempt]) -> frozenset[str]:
-    """Jobs that failed in three or more attempts, each on another node, for a reason that could be their own.
+def failed_on_many_nodes(attempts: Sequence[Attempt]) -> frozenset[str]:
+    """Jobs that failed in three or more attempts, each on another node, perhaps by themselves.
 
     Of a gang only one node counts per attempt, that of the rank that failed first.
     """
@@ -270,22 +276,21 @@ def fails_widely(attempts: Sequence[Attempt]) -> frozenset[str]:
         failed = attempt.outcome is RunOutcome.FAILED
         if failed and attempt.cause and attempt.node and attempt.cause.kind not in TAKEN_AWAY:
             by_number = first.setdefault(attempt.job, {})
-            known = by_number.get(attempt.number)
-            if known is None or _ended(attempt) < _ended(known):
+            first_failure = by_number.get(attempt.number)
+            if first_failure is None or _end_moment(attempt) < _end_moment(first_failure):
                 by_number[attempt.number] = attempt
     return frozenset(
         job
         for job, by_number in first.items()
-        if len({attempt.node for attempt in by_number.values()})
-        >= NODES_OF_A_JOB_THAT_FAILS_EVERYWHERE
+        if len({attempt.node for attempt in by_number.values()}) >= MIN_NODES_FAILS_EVERYWHERE
     )
 
 
-def fails_everywhere(attempts: Sequence[Attempt], widely: frozenset[str]) -> frozenset[str]:
-    """Those of the jobs that did not succeed in the end; one that did succeed does not fail everywhere."""
+def never_succeeded(attempts: Sequence[Attempt], widespread: frozenset[str]) -> frozenset[str]:
+    """Those of the jobs that did not succeed in the end."""
     ends: dict[str, tuple[int, bool]] = {}
     for attempt in attempts:
-        if attempt.job in widely:
+        if attempt.job in widespread:
             number, good = ends.get(attempt.job, (-1, False))
             if attempt.number > number:
                 number, good = attempt.number, True
@@ -294,19 +299,21 @@ def fails_everywhere(attempts: Sequence[Attempt], widely: frozenset[str]) -> fro
     return frozenset(job for job, (_, good) in ends.items() if not good)
 
 
-def without_a_vote(
-    attempts: Sequence[Attempt], widely: frozenset[str], everywhere: frozenset[str]
+def excluded_jobs(
+    attempts: Sequence[Attempt], widespread: frozenset[str], hopeless: frozenset[str]
 ) -> frozenset[str]:
-    """The jobs that failed on many nodes, but no gangs that succeeded in the end: many ranks meet many failures."""
+    """The jobs that failed on many nodes, except gangs that succeeded in the end."""
     gangs = {
-        attempt.job for attempt in attempts if attempt.rank is not None and attempt.job in widely
+        attempt.job
+        for attempt in attempts
+        if attempt.rank is not None and attempt.job in widespread
     }
-    return everywhere | (widely - gangs)
+    return hopeless | (widespread - gangs)
 
 
 def _family(attempt: Attempt) -> str:
     return attempt.family or attempt.job
 
 
-def _ended(attempt: Attempt) -> float:
+def _end_moment(attempt: Attempt) -> float:
     return attempt.end if attempt.end is not None else float("inf")

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from arc_toolkit.diagnosis import families, times
-from arc_toolkit.diagnosis.log_paths import rank_of
-from arc_toolkit.diagnosis.windows import LOOK_BACK_SECONDS
+from arc_toolkit.diagnosis import identities, times
+from arc_toolkit.diagnosis.identities import rank_of
+from arc_toolkit.diagnosis.times import LOOK_BACK_SECONDS
 from arc_toolkit.kube.pods import RUN_ID_LABEL, Pod
 from arc_toolkit.kube.quantities import QuantityError, bytes_offered
 from arc_toolkit.kube.raw import mapping, rows, text
@@ -42,7 +42,7 @@ class ContainerState:
 
     @property
     def was_cut_off(self) -> bool:
-        """The runtime lost it and knows no exit code, as after a reboot of the node, which takes some minutes."""
+        """The runtime lost it and knows no exit code, as after a reboot of the node."""
         return self.state == "terminated" and self.reason in ("Unknown", "ContainerStatusUnknown")
 
     @property
@@ -71,15 +71,13 @@ class PodState:
     wants_spot: bool
     evicted: ClusterEvent | None = None  # by Volcano, from the condition Ready=False
     parent: str | None = None  # the sweep or pipeline that it names
-    created: float | None = (
-        None  # by the clock of the API server, unlike start and end, which are of its node
-    )
+    # by the clock of the API server, unlike start and end, which are of its node
+    created: float | None = None
     gang: str | None = None  # its Volcano job; AzureML makes a new one for a retry of its own
     pod_group: str | None = None
     unscheduled: ClusterEvent | None = None  # the condition PodScheduled=False
-    memory_limit: int = (
-        0  # the largest of its containers, the job's own, in bytes; 0: none, or not known
-    )
+    # the largest of its containers, the job's own, in bytes; 0: none, or not known
+    memory_limit: int = 0
     without_gpu: bool = False  # its containers are known, and none of them asks for a GPU
 
 
@@ -115,10 +113,8 @@ def read_pod(raw: Json) -> PodState:
     deleted = times.parse(meta.get("deletionTimestamp"))
     own_ends = [item.finished for item in containers if item.finished is not None and not item.init]
     if disrupted is not None and own_ends and min(own_ends) - disrupted > _time_to_stop(spec):
-        disruption, disrupted = (
-            "",
-            None,
-        )  # it was called off: the condition is set before the pod is deleted
+        # it was called off: the condition is set before the pod is deleted
+        disruption, disrupted = "", None
     return PodState(
         uid=text(meta.get("uid")),
         name=name,
@@ -137,7 +133,7 @@ def read_pod(raw: Json) -> PodState:
         deleted=deleted,
         wants_spot=any(item.get("key") == SPOT_KEY for item in rows(spec.get("tolerations"))),
         evicted=evicted,
-        parent=families.parent_of_pod(meta, spec),
+        parent=identities.parent_of_pod(meta, spec),
         created=created,
         gang=text(labels.get(GANG_LABEL)) or text(labels.get("jobId")) or None,
         pod_group=text(mapping(meta.get("annotations")).get(POD_GROUP_ANNOTATION)) or None,
@@ -150,15 +146,15 @@ def read_pod(raw: Json) -> PodState:
 def _end(
     containers: list[ContainerState], started: float | None, not_ready: float | None
 ) -> float | None:
-    """When its containers ended. Init containers end before the job begins, unless one of them failed.
+    """When its containers ended. Init containers end before the job, unless one failed.
 
-    A container that the kubelet could not find has no times (ContainerStatusUnknown): it ended when its pod was no
-    longer ready, unless the pod never was.
+    A container that the kubelet could not find has no times (ContainerStatusUnknown): it ended when
+    its pod was no longer ready, unless the pod never was.
     """
-    own = [item for item in containers if not item.init or item.exit_code]
-    ends = [item.finished for item in own if item.finished is not None]
+    job_containers = [item for item in containers if not item.init or item.exit_code]
+    ends = [item.finished for item in job_containers if item.finished is not None]
     if not_ready is not None and any(
-        item.state == "terminated" and item.finished is None for item in own
+        item.state == "terminated" and item.finished is None for item in job_containers
     ):
         before = [item.finished for item in containers if item.init and item.finished is not None]
         if not_ready > max([started or 0.0, *before]):
@@ -181,7 +177,7 @@ def _memory_limit(container: Mapping[str, Any]) -> int:
 
 
 def _is_without_gpu(containers: list[dict[str, Any]]) -> bool:
-    """Some have amounts, and none has a GPU among them (also a part of one, `nvidia.com/mig-1g.10gb`)."""
+    """Some have amounts, and none has a GPU or a part of one (`nvidia.com/mig-1g.10gb`)."""
     amounts = [
         mapping(mapping(item.get("resources")).get(part))
         for item in containers

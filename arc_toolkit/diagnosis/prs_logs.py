@@ -1,8 +1,9 @@
 """Evidence from the logs that a parallel job (ParallelRunStep) writes about itself.
 
-`logs/sys/job_report/processed_mini-batches.csv` has how often each mini-batch was picked: more than once means that a
-worker or its node was lost in between. `logs/sys/perf/<node>/node_resource_usage.csv` has samples of the node's memory.
-Microsoft documents both files and `Picked Count` but not the other columns, so those are recognized by words in their
+`logs/sys/job_report/processed_mini-batches.csv` has how often each mini-batch was picked: more than
+once means that a worker or its node was lost in between.
+`logs/sys/perf/<node>/node_resource_usage.csv` has samples of the node's memory. Microsoft documents
+both files and `Picked Count` but not the other columns, so those are recognized by words in their
 names, and a file without a known column is skipped with that reason.
 """
 
@@ -19,8 +20,8 @@ from arc_toolkit.diagnosis.model import (
     CauseKind,
     Evidence,
     EvidenceSource,
+    FileEvidence,
     LogFile,
-    PrsEvidence,
     SkippedFile,
 )
 from arc_toolkit.diagnosis.unpack import READ_ERRORS, error_reason, unpacked
@@ -40,9 +41,9 @@ class _NotUsable(Exception):
     """The reason why a file cannot be used."""
 
 
-def read(files: Sequence[LogFile]) -> tuple[list[PrsEvidence], list[SkippedFile]]:
+def read(files: Sequence[LogFile]) -> tuple[list[FileEvidence], list[SkippedFile]]:
     """The evidence in all PRS files, and the files that cannot be used, each with its reason."""
-    evidence: list[PrsEvidence] = []
+    evidence: list[FileEvidence] = []
     skipped: list[SkippedFile] = []
     for file in files:
         reader = _read_usage if file.path.endswith(USAGE) else _read_batches
@@ -58,25 +59,25 @@ def read(files: Sequence[LogFile]) -> tuple[list[PrsEvidence], list[SkippedFile]
     return evidence, skipped
 
 
-def _read_batches(path: str, stream: BinaryIO) -> list[PrsEvidence]:
+def _read_batches(path: str, stream: BinaryIO) -> list[FileEvidence]:
     header, rows = _rows(stream)
     column = _column(header, ("picked", "count"))
     if column is None:
         raise _NotUsable("no column Picked Count")
-    total = again = most = 0
+    total = repeated = most = 0
     for row in rows:
         count = _number(row, column)
         if count is not None:
             total += 1
-            again += count > 1
+            repeated += count > 1
             most = max(most, int(count))
-    if not again:
+    if not repeated:
         return []
-    message = f"{again} of {total} mini-batches were picked more than once, up to {most} times"
-    return [PrsEvidence(path, Evidence(EvidenceSource.PRS, "Picked Count", message))]
+    message = f"{repeated} of {total} mini-batches were picked more than once, up to {most} times"
+    return [FileEvidence(path, Evidence(EvidenceSource.PRS, "Picked Count", message))]
 
 
-def _read_usage(path: str, stream: BinaryIO) -> list[PrsEvidence]:
+def _read_usage(path: str, stream: BinaryIO) -> list[FileEvidence]:
     header, rows = _rows(stream)
     percent = _column(header, ("mem", "%")) or _column(header, ("mem", "percent"))
     total, used = _column(header, ("mem", "total")), _column(header, ("mem", "used"))
@@ -84,26 +85,26 @@ def _read_usage(path: str, stream: BinaryIO) -> list[PrsEvidence]:
     if percent is None and (total is None or (used is None and free is None)):
         raise _NotUsable("no known memory column")
     clock = _column(header, ("time",)) or _column(header, ("date",))
-    peak, when = 0.0, None
+    peak, peak_time = 0.0, None
     for row in rows:
         share = _number(row, percent) if percent else _share(row, total, used, free)
         if share is not None and peak < share <= 100:
-            peak, when = share, times.parse((row.get(clock) or "").strip() if clock else None)
+            peak, peak_time = share, times.parse((row.get(clock) or "").strip() if clock else None)
     if peak < FULL_PERCENT:
         return []
     node = path.split("/")[-2] if "/" in path else None
     message = f"memory of the node was {peak:.0f} % full"
     return [
-        PrsEvidence(
+        FileEvidence(
             path,
-            Evidence(EvidenceSource.PRS, "node memory", message, when),
+            Evidence(EvidenceSource.PRS, "node memory", message, peak_time),
             node,
             CauseKind.NODE_MEMORY,
         )
     ]
 
 
-# --- CSV --------------------------------------------------------------------------------------------------------
+# --- CSV ------------------------------------------------------------------------------------------
 
 
 def _rows(stream: BinaryIO) -> tuple[list[str], Iterator[dict[str, str]]]:
@@ -147,8 +148,12 @@ def _share(
     row: dict[str, str], total: str | None, used: str | None, free: str | None
 ) -> float | None:
     """Percent in use, from the total and one of the other two."""
-    whole, taken, left = _bytes(row, total), _bytes(row, used), _bytes(row, free)
-    if not whole or (taken is None and left is None):
+    total_bytes, used_bytes, free_bytes = _bytes(row, total), _bytes(row, used), _bytes(row, free)
+    if not total_bytes or (used_bytes is None and free_bytes is None):
         return None
     # Available memory is preferred to used memory, which includes caches that can be freed.
-    return 100 * (whole - left) / whole if left is not None else 100 * (taken or 0) / whole
+    return (
+        100 * (total_bytes - free_bytes) / total_bytes
+        if free_bytes is not None
+        else 100 * (used_bytes or 0) / total_bytes
+    )

@@ -1,9 +1,10 @@
 """A live cluster: reading it once, and recording what happens in it.
 
-Each stream (pods of AzureML jobs, nodes, events, and the PodGroups and jobs of Volcano) is listed and then watched by
-a thread of its own; only the main thread writes to the history. After an interruption a stream continues from the
-last resource version, and lists again if the cluster no longer has the changes since then, which leaves a gap. The
-client of the cluster and the meaning of its errors are arguments, so nothing here depends on a Kubernetes library.
+Each stream (pods of AzureML jobs, nodes, events, and the PodGroups and jobs of Volcano) is listed
+and then watched by a thread of its own; only the main thread writes to the history. After an
+interruption a stream continues from the last resource version, and lists again if the cluster no
+longer has the changes since then, which leaves a gap. The client of the cluster and the meaning of
+its errors are arguments, so nothing here depends on a Kubernetes library.
 """
 
 from __future__ import annotations
@@ -81,10 +82,20 @@ STREAMS = (
     ApiStream("nodes", "Node", "/api/v1/nodes", {}, trim.node),
     ApiStream("events", "Event", "/api/v1/events", {}, trim.event, trim.is_relevant_event),
     ApiStream(
-        "pod groups", "PodGroup", f"/apis/{trim.POD_GROUPS}/podgroups", {}, trim.pod_group, optional=True
+        "pod groups",
+        "PodGroup",
+        f"/apis/{trim.POD_GROUPS}/podgroups",
+        {},
+        trim.pod_group,
+        optional=True,
     ),
     ApiStream(
-        "volcano jobs", "Job", f"/apis/{trim.VOLCANO_JOBS}/jobs", {}, trim.volcano_job, optional=True
+        "volcano jobs",
+        "Job",
+        f"/apis/{trim.VOLCANO_JOBS}/jobs",
+        {},
+        trim.volcano_job,
+        optional=True,
     ),
 )  # fmt: skip
 
@@ -92,7 +103,7 @@ STREAMS = (
 def read_cluster(
     client: ClusterReader, recovery: Callable[[Exception], Recovery], note: Callable[[str], None]
 ) -> ClusterFacts:
-    """The objects that the cluster has now. Of pods that are not of AzureML, only Warnings are kept."""
+    """The objects of the cluster. Of pods outside AzureML only Warnings are kept."""
     facts = ClusterFacts(nodes_complete=True, read_at=time.time())
     for stream in STREAMS:
         try:
@@ -105,8 +116,8 @@ def read_cluster(
                 raise
             if reason is Recovery.FORBIDDEN:
                 note(f"{error}; without it, less is known about why jobs wait")
-    known = {None, *(item["metadata"].get("uid") for item in facts.pods)}
-    facts.events[:] = [item for item in facts.events if trim.about(item) in known]
+    pod_uids = {None, *(item["metadata"].get("uid") for item in facts.pods)}
+    facts.events[:] = [item for item in facts.events if trim.subject_uid(item) in pod_uids]
     return facts
 
 
@@ -186,7 +197,7 @@ class Recorder:
             self.detail(f"{self.written} changes recorded")
 
     def _follow(self, stream: ApiStream, version: str | None) -> None:
-        """One stream without end. An error before the first change ends the recording; later ones are retried."""
+        """One endless stream. Only an error before the first change ends the recording."""
         pause, started, noted, interrupted = 0.5, False, False, True
         while True:
             try:
@@ -202,10 +213,8 @@ class Recorder:
                 if recovery is Recovery.LIST_AGAIN:
                     version = None
                 elif stream.optional and recovery in (Recovery.ABSENT, Recovery.FORBIDDEN):
-                    version, pause = (
-                        None,
-                        LONGEST_PAUSE_SECONDS,
-                    )  # it may come later, with Volcano or a role
+                    # it may come later, with Volcano or a role
+                    version, pause = None, LONGEST_PAUSE_SECONDS
                     if recovery is Recovery.FORBIDDEN and not noted:
                         noted = True
                         self._changes.put(f"{error}; {stream.name} are not recorded")
@@ -247,7 +256,7 @@ def _changes(
 
 @contextmanager
 def _sigterm_as_interrupt() -> Iterator[None]:
-    """SIGTERM ends a recording as Ctrl-C does, because that is how a pod or a service is stopped."""
+    """SIGTERM ends a recording as Ctrl-C does: pods and services are stopped like that."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""Puts the parts together: scans, cluster facts, PRS evidence and restarts in, the whole DiagnosisReport out. Pure."""
+"""Scans, cluster facts, PRS evidence and restarts in, the whole DiagnosisReport out. Pure."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import replace
 
 from arc_toolkit.diagnosis import attempts, cluster_index, gaps, verdicts
 from arc_toolkit.diagnosis.causes import blame_convicted_nodes, count_successes_elsewhere
-from arc_toolkit.diagnosis.gpu_logs import weigh_by_other_nodes
+from arc_toolkit.diagnosis.gpu_messages import weigh_by_other_nodes
 from arc_toolkit.diagnosis.log_evidence import evidence_in
 from arc_toolkit.diagnosis.model import (
     Attempt,
     ClusterFacts,
     DiagnosisReport,
     EvidenceSource,
+    FileEvidence,
     Job,
     Level,
     MetricLimit,
-    PrsEvidence,
     Restart,
     RunOutcome,
     SkippedFile,
@@ -32,21 +32,21 @@ from arc_toolkit.text import nearest, plural
 def build(
     scans: list[LogScan],
     facts: Sequence[ClusterFacts] = (),
-    prs_evidence: Sequence[PrsEvidence] = (),
+    file_evidence: Sequence[FileEvidence] = (),
     restarts: Sequence[Restart] = (),
     skipped: Sequence[SkippedFile] = (),
     stats: Stats | None = None,
-    release: bool = False,
+    consume_scans: bool = False,
 ) -> DiagnosisReport:
-    """The report; the order of the input does not matter. `release`: the list of scans is emptied, so that its memory,
-    180 of 1,380 bytes per log, serves the attempts."""
+    """The report; the order of the input does not matter. `consume_scans`: the list of scans is
+    emptied, so that its memory, 180 of 1,380 bytes per log, serves the attempts."""
     stats = stats or Stats()
     cluster = cluster_index.read(facts)
-    files = [*prs_evidence, *evidence_in(scan for scan in scans if not is_run_log(scan))]
-    prs_evidence = [item for item in prs_evidence if item.evidence.source is EvidenceSource.PRS]
-    built, groups = attempts.build(_taken(scans) if release else scans, cluster, files)
+    files = [*file_evidence, *evidence_in(scan for scan in scans if not is_run_log(scan))]
+    file_evidence = [item for item in file_evidence if item.evidence.source is EvidenceSource.PRS]
+    built, groups = attempts.build(_drain(scans) if consume_scans else scans, cluster, files)
     built = count_successes_elsewhere(weigh_by_other_nodes(built))
-    nodes, everywhere, incidents = verdicts.judge(built, cluster)
+    nodes, hopeless, incidents = verdicts.judge(built, cluster)
     built = blame_convicted_nodes(built, nodes)
     recording = [gap for part in facts for gap in part.gaps]
     built = gaps.mark_attempts(built, recording)
@@ -58,44 +58,50 @@ def build(
     notes = gaps.notes(recording)
     if cluster.other_pods:
         notes.append(
-            f"{cluster.other_pods} pods do not belong to AzureML jobs (no label ml.azure.com/run-id)"
+            f"{cluster.other_pods} pods do not belong to AzureML jobs "
+            "(no label ml.azure.com/run-id)"
         )
     if not stats.pods + stats.events and any(attempt.cause for attempt in built):
         notes.append(
-            "logs alone rarely show a cause: add --cluster, --history, or saved pods, nodes and events"
+            "logs alone rarely show a cause: "
+            "add --cluster, --history, or saved pods, nodes and events"
         )
     if any(part.summarized for part in facts):
         notes.append(
-            "Container Insights has no conditions and eviction messages of pods, no exit codes and no taints, and by "
-            "default no Normal events: some causes are less certain than with saved pods, nodes and events"
+            "Container Insights has no conditions and eviction messages of pods, no exit codes "
+            "and no taints, and by "
+            "default no Normal events: some causes are less certain than with saved pods, "
+            "nodes and events"
         )
     notes += _metric_notes(stats, bool(restarts))
-    if stats.prs_files and not prs_evidence:
+    if stats.prs_files and not file_evidence:
         notes.append(f"nothing unusual in {plural(stats.prs_files, 'file')} of parallel jobs")
     return DiagnosisReport(
         attempts=tuple(built),
-        jobs=tuple(attempts.jobs(built, groups, everywhere)),
+        jobs=tuple(attempts.jobs(built, groups, hopeless)),
         verdicts=tuple(nodes),
         incidents=tuple(incidents),
         skipped=tuple(sorted(skipped, key=lambda item: (item.path, item.reason))),
         restarts=tuple(restarts),
-        prs_evidence=tuple(prs_evidence),
+        prs_evidence=tuple(file_evidence),
         stats=stats,
         gaps=tuple(recording),
         notes=tuple(notes),
     )
 
 
-def _taken(scans: list[LogScan]) -> Iterator[LogScan]:
+def _drain(scans: list[LogScan]) -> Iterator[LogScan]:
     while scans:
         yield scans.pop()
 
 
 # How the limits of metrics are reported.
 _METRIC_LIMITS = {
-    MetricLimit.NO_COUNTER: "every metric has the same step at all points and none is called epoch; log with step=...",
+    MetricLimit.NO_COUNTER: "every metric has the same step at all points and none is called "
+    "epoch; log with step=...",
     MetricLimit.FEW_POINTS: "too few points",
-    MetricLimit.EQUAL_PARTS: "the step starts again after equally many steps, as epochs do; log the epoch too",
+    MetricLimit.EQUAL_PARTS: "the step starts again after equally many steps, as epochs do; "
+    "log the epoch too",
 }
 
 
@@ -104,10 +110,10 @@ def _metric_notes(stats: Stats, has_restarts: bool) -> list[str]:
     able = stats.metric_runs - sum(stats.metric_limits.values())
     notes = []
     if able and not has_restarts:
-        seen = plural(able, "run")
+        scanned = plural(able, "run")
         if not stats.metric_limits:
-            seen += f", {plural(stats.metric_points, 'point')}"
-        notes.append(f"no restart found in {seen}")
+            scanned += f", {plural(stats.metric_points, 'point')}"
+        notes.append(f"no restart found in {scanned}")
     for limit, runs in stats.metric_limits.items():
         notes.append(
             f"metrics cannot show whether {plural(runs, 'run')} restarted: {_METRIC_LIMITS[limit]}"
@@ -115,7 +121,7 @@ def _metric_notes(stats: Stats, has_restarts: bool) -> list[str]:
     return notes
 
 
-def only_job(report: DiagnosisReport, name: str) -> DiagnosisReport:
+def report_of_job(report: DiagnosisReport, name: str) -> DiagnosisReport:
     """The part of the report that concerns one job, by its name or run id."""
     jobs = [job for job in report.jobs if name in (job.name, job.run_id)]
     if not jobs:
@@ -162,7 +168,7 @@ def levels(report: DiagnosisReport) -> dict[Level, int]:
 NAMED_LEVELS = (Level.BAD, Level.SUSPECT, Level.RECOVERED)  # these nodes are always named
 
 
-def troubled(job: Job) -> bool:
+def is_troubled(job: Job) -> bool:
     """Shown before the others."""
     return job.retried or job.outcome in (RunOutcome.FAILED, RunOutcome.WAITING) or bool(job.causes)
 

@@ -1,8 +1,8 @@
-"""The report as one HTML page that needs no network: incidents, a table of nodes, timelines of jobs, filters.
+"""The report as one HTML page without a network: incidents, nodes, timelines, filters.
 
-templates/report.html.j2 lays out the report's records, and what is computed from them here, autoescaped and with
-report.css and report.js inside the page. The page's content security policy allows exactly that style and that script,
-by their hashes.
+templates/report.html.j2 lays out the report's records, and what is computed from them here,
+autoescaped and with report.css and report.js inside the page. The page's content security policy
+allows exactly that style and that script, by their hashes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from arc_toolkit.diagnosis.model import (
 )
 from arc_toolkit.diagnosis.node_signals import TAKEN_AWAY
 from arc_toolkit.diagnosis.report import attempts_by_job, levels
-from arc_toolkit.diagnosis.report_words import (
+from arc_toolkit.diagnosis.report_text import (
     MOST_AVOIDED,
     WAITING,
     attempts_text,
@@ -89,9 +89,9 @@ def page(report: DiagnosisReport) -> dict[str, Any]:
     """The values of the template."""
     grouped = attempts_by_job(report)
     jobs = sorted(report.jobs, key=_trouble)
-    shown = jobs[:MOST_JOBS]
+    listed = jobs[:MOST_JOBS]
     nodes = report.verdicts[:MOST_NODES]
-    shown_attempts = [attempt for job in shown for attempt in grouped.get(job.name, [])]
+    shown_attempts = [attempt for job in listed for attempt in grouped.get(job.name, [])]
     groups = {group(attempt) for attempt in shown_attempts}
     node_pools = {verdict.pool for verdict in nodes}
     attempt_pools = {attempt.pool for attempt in shown_attempts}
@@ -100,22 +100,22 @@ def page(report: DiagnosisReport) -> dict[str, Any]:
         for verdict in report.verdicts
         if verdict.level is Level.BAD and not verdict.gone
     ]
-    outcomes = Counter(job.outcome for job in shown)
+    outcomes = Counter(job.outcome for job in listed)
     verdict_counts = Counter(verdict.level for verdict in nodes)
-    urgent = sum(job.outcome in URGENT for job in shown)
+    urgent = sum(job.outcome in URGENT for job in listed)
     bad_or_suspect = sum(verdict.level in PRINTED_LEVELS for verdict in nodes)
     return {
         "report": report,
         "title": f"{plural(len(jobs), 'job')}, {plural(len(bad), 'bad node')}",
         "summary": summary(report),
         "tiles": _tiles(report),
-        "jobs": [_job(job, grouped.get(job.name, [])) for job in shown],
-        "jobs_left_out": len(jobs) - len(shown),
+        "jobs": [_job(job, grouped.get(job.name, [])) for job in listed],
+        "jobs_left_out": len(jobs) - len(listed),
         "nodes": [_node(index, verdict) for index, verdict in enumerate(nodes)],
         "nodes_left_out": len(report.verdicts) - len(nodes),
         "outcomes": [(outcome, outcomes[outcome]) for outcome in RunOutcome if outcomes[outcome]],
-        "retried": sum(job.retried for job in shown),
-        "kinds": Counter(kind for job in shown for kind in job.causes).most_common(),
+        "retried": sum(job.retried for job in listed),
+        "kinds": Counter(kind for job in listed for kind in job.causes).most_common(),
         "pools": sorted(pool for pool in node_pools | attempt_pools if pool),
         "levels": [(level, verdict_counts[level]) for level in Level if verdict_counts[level]],
         "legend": [(name, words) for name, words in GROUPS.items() if name in groups],
@@ -134,7 +134,7 @@ def page(report: DiagnosisReport) -> dict[str, Any]:
         "group": group,
         "incident_where": incident_where,
         "kind": KINDS.__getitem__,
-        "lasted": _lasted,
+        "lasted": _duration,
         "node_text": node_text,
         "short": times.short,
         "span_text": span_text,
@@ -143,7 +143,7 @@ def page(report: DiagnosisReport) -> dict[str, Any]:
 
 
 def _tiles(report: DiagnosisReport) -> list[dict[str, Any]]:
-    """The counts at the top; each is a link to what it counts: a section, and the filter that shows it."""
+    """The counts at the top; each links to a section, and to the filter that shows it."""
     outcomes = Counter(job.outcome for job in report.jobs)
     counts = levels(report)
     rows = [  # count, one, many, section, filter, tone, and whether it is shown if the count is 0
@@ -211,7 +211,7 @@ def _trouble(job: Job) -> tuple[bool, bool, bool, float]:
     )
 
 
-# --- nodes ------------------------------------------------------------------------------------------------------
+# --- nodes ----------------------------------------------------------------------------------------
 
 
 def _node(index: int, verdict: Verdict) -> dict[str, Any]:
@@ -238,7 +238,7 @@ def _node(index: int, verdict: Verdict) -> dict[str, Any]:
     }
 
 
-# --- jobs -------------------------------------------------------------------------------------------------------
+# --- jobs -----------------------------------------------------------------------------------------
 
 
 def _job(job: Job, attempts: Sequence[Attempt]) -> dict[str, Any]:
@@ -255,21 +255,21 @@ def _job(job: Job, attempts: Sequence[Attempt]) -> dict[str, Any]:
         "pools": dict.fromkeys(attempt.pool for attempt in attempts if attempt.pool),
         "state": [job.outcome.value, *(["retried"] if job.retried else [])],
         "urgent": job.outcome in URGENT,
-        "when": _when(job, attempts),
+        "when": _start_and_duration(job, attempts),
         "text": " ".join(words),
         "timeline": timeline(attempts),
     }
 
 
-def _when(job: Job, attempts: Sequence[Attempt]) -> str:
+def _start_and_duration(job: Job, attempts: Sequence[Attempt]) -> str:
     """Start and duration of a job with one attempt, which has no timeline."""
     if len(attempts) > 1 or job.since is None:
         return ""
-    lasted = [_lasted(attempt) for attempt in attempts]
+    lasted = [_duration(attempt) for attempt in attempts]
     return ", ".join(filter(None, [times.short(job.since), *lasted]))
 
 
-def _lasted(attempt: Attempt) -> str:
+def _duration(attempt: Attempt) -> str:
     if attempt.start is None or attempt.end is None:
         return ""
     return times.duration(max(0.0, attempt.end - attempt.start))
@@ -296,23 +296,23 @@ def group(attempt: Attempt) -> str:
 
 
 def timeline(attempts: Sequence[Attempt]) -> dict[str, Any]:
-    """Bars in percent of the width: by time if every start is known, otherwise one after the other."""
+    """Bars in percent of the width: by time if every start is known, otherwise in a row."""
     attempts = attempts[:MOST_BARS]
     by_time = len(attempts) > 0 and all(attempt.start is not None for attempt in attempts)
     spans = (
         _spans(attempts) if by_time else [(float(index), index + 1.0) for index in _order(attempts)]
     )
     first = min((start for start, _ in spans), default=0.0)
-    whole = max((end for _, end in spans), default=1.0) - first or 1.0
+    duration = max((end for _, end in spans), default=1.0) - first or 1.0
     ranks = list(dict.fromkeys(attempt.rank for attempt in attempts))
     bars = []
     for attempt, (start, end) in zip(attempts, spans, strict=True):
-        left, width = 100 * (start - first) / whole, 100 * (end - start) / whole
+        offset, width = 100 * (start - first) / duration, 100 * (end - start) / duration
         width = max(width - 0.4, 1.0)  # a gap between bars, but never too thin to see
         bars.append(
             {
-                "left": f"{min(left, 99.0):.2f}",
-                "width": f"{min(width, 100 - min(left, 99.0)):.2f}",
+                "left": f"{min(offset, 99.0):.2f}",
+                "width": f"{min(width, 100 - min(offset, 99.0)):.2f}",
                 "row": ranks.index(attempt.rank),
                 "group": group(attempt),
                 "open": attempt.end is None and by_time,
@@ -322,7 +322,7 @@ def timeline(attempts: Sequence[Attempt]) -> dict[str, Any]:
     label = "; ".join(str(bar["title"]) for bar in bars[:8]) + (
         f"; and {len(bars) - 8} more" if len(bars) > 8 else ""
     )
-    scale = span_text(first, first + whole).split(" to ") if by_time else []
+    scale = span_text(first, first + duration).split(" to ") if by_time else []
     return {"bars": bars, "rows": len(ranks), "label": label, "scale": scale}
 
 
@@ -358,7 +358,7 @@ def _bar_title(attempt: Attempt) -> str:
     if attempt.waiting:
         cause = WAITING[attempt.waiting.kind].label
     rank = f" {printable(attempt.rank)}" if attempt.rank else ""
-    which = f"retry {attempt.number}" if attempt.number else "first attempt"
+    label = f"retry {attempt.number}" if attempt.number else "first attempt"
     if attempt.node is None and attempt.waiting:
-        return f"{which}{rank}: {cause}"
-    return f"{which}{rank} on {node_text(attempt.node, attempt.node_truncated)}: {cause}"
+        return f"{label}{rank}: {cause}"
+    return f"{label}{rank} on {node_text(attempt.node, attempt.node_truncated)}: {cause}"

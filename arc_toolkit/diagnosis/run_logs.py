@@ -1,22 +1,23 @@
-"""A log of `arc-toolkit run` that is not part of a job's folder: standard error in a file, or `kubectl logs`.
+"""A log of `arc-toolkit run` outside a job's folder: standard error, or `kubectl logs`.
 
-The supervisor writes where and when each process started and how it ended, so every start is an attempt, and its cause
-needs nothing else. Such a file is a job of its own: which other files belong to the same one is not known.
+The supervisor writes where and when each process started and how it ended, so every start is an
+attempt, and its cause needs nothing else. Such a file is a job of its own: which other files belong
+to the same one is not known.
 """
 
 from __future__ import annotations
 
 from arc_toolkit.diagnosis import signals
-from arc_toolkit.diagnosis.drafts import AttemptDraft
-from arc_toolkit.diagnosis.log_endings import LastWords
-from arc_toolkit.diagnosis.log_evidence import NOTICED, evidence_in_log, noticed, steps_lost
-from arc_toolkit.diagnosis.log_paths import PIPE, LogIdentity
+from arc_toolkit.diagnosis.identities import PIPE, LogIdentity
+from arc_toolkit.diagnosis.log_endings import LogEndingKind
+from arc_toolkit.diagnosis.log_evidence import NOTICED, evidence_in_log, notice_evidence, steps_lost
+from arc_toolkit.diagnosis.matching import AttemptDraft
 from arc_toolkit.diagnosis.model import (
     LOG_NAME,
     CauseKind,
     Evidence,
     EvidenceSource,
-    PrsEvidence,
+    FileEvidence,
     RunOutcome,
 )
 from arc_toolkit.diagnosis.scan import LogScan
@@ -63,7 +64,10 @@ def drafts_of_run_log(scan: LogScan) -> list[AttemptDraft]:
                     sources=(scan.path,),
                     notes=(scan.note,) if scan.note else (),
                     outcome=_outcome(record),
-                    own_evidence=(*_of_record(record, scan.path), *_not_known(printed, record)),
+                    own_evidence=(
+                        *_record_evidence(record, scan.path),
+                        *_unexplained(printed, record),
+                    ),
                 )
             )
     return drafts
@@ -76,31 +80,34 @@ def _outcome(record: RunRecord) -> RunOutcome:
     return RunOutcome.FAILED if record.end is not None or record.is_evicted else RunOutcome.UNKNOWN
 
 
-def _of_record(record: RunRecord, path: str) -> list[PrsEvidence]:
-    if notice := noticed(record, path):
+def _record_evidence(record: RunRecord, path: str) -> list[FileEvidence]:
+    if notice := notice_evidence(record, path):
         return [notice]
     if record.end is None or record.reason == "finished":
         return []
     if record.reason == INTERRUPTED:
         text = f"`run` was interrupted (SIGINT){steps_lost(record)}"
         evidence = Evidence(EvidenceSource.LOG, INTERRUPTED, text, record.end)
-        return [PrsEvidence(path, evidence, kind=CauseKind.CANCELLED)]
+        return [FileEvidence(path, evidence, kind=CauseKind.CANCELLED)]
     if record.reason == "evicted":
-        text = f"`run` ended the process for a notice whose line is not in this log{steps_lost(record)}"
-        return [PrsEvidence(path, Evidence(EvidenceSource.LOG, NOTICED, text, record.end))]
-    known = signals.table().get((EvidenceSource.EXIT_CODE, str(record.code)))
-    text = known.message if known else "the process ended with an error of its own"
-    kind = known.kind if known else CauseKind.USER
+        text = (
+            "`run` ended the process for a notice whose line is not in this log"
+            f"{steps_lost(record)}"
+        )
+        return [FileEvidence(path, Evidence(EvidenceSource.LOG, NOTICED, text, record.end))]
+    signal = signals.table().get((EvidenceSource.EXIT_CODE, str(record.code)))
+    text = signal.message if signal else "the process ended with an error of its own"
+    kind = signal.kind if signal else CauseKind.USER
     evidence = Evidence(
         EvidenceSource.EXIT_CODE, str(record.code), text + steps_lost(record), record.end
     )
-    return [PrsEvidence(path, evidence, kind=kind if record.code is not None else None)]
+    return [FileEvidence(path, evidence, kind=kind if record.code is not None else None)]
 
 
-def _not_known(printed: list[PrsEvidence], record: RunRecord) -> list[PrsEvidence]:
+def _unexplained(printed: list[FileEvidence], record: RunRecord) -> list[FileEvidence]:
     """The end of the program's own log, unless the exit code says the same."""
     return [
         item
         for item in printed
-        if record.code is None or item.evidence.reason != LastWords.OWN_ERROR
+        if record.code is None or item.evidence.reason != LogEndingKind.OWN_ERROR
     ]

@@ -1,7 +1,8 @@
 """One scanner for every log, wherever it comes from: the node line and a few other fields.
 
-It reads bytes in chunks of fixed size, searches for literals and applies a regular expression only where one is
-found, so the memory does not grow with the file. The log's text never leaves this module, only the extracted fields.
+It reads bytes in chunks of fixed size, searches for literals and applies a regular expression only
+where one is found, so the memory does not grow with the file. The log's text never leaves this
+module, only the extracted fields.
 """
 
 from __future__ import annotations
@@ -13,34 +14,121 @@ import stat
 import sys
 import threading
 import zlib
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import BinaryIO, TypeVar
+from functools import cache, lru_cache
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from arc_toolkit.diagnosis import times
 from arc_toolkit.diagnosis.gpu_messages import ANCHORS, GpuProof, message_at
-from arc_toolkit.diagnosis.last_words import MARK, last_words
-from arc_toolkit.diagnosis.literals import Find, Search, finders
-from arc_toolkit.diagnosis.log_endings import LAUNCH_MARK, MARKS, MARKS_BYTES, LastWords
+from arc_toolkit.diagnosis.identities import is_cut
+from arc_toolkit.diagnosis.log_endings import LAUNCH_MARK, MARKS, MARKS_BYTES, LogEndingKind
 from arc_toolkit.diagnosis.model import LogFile, SkippedFile
-from arc_toolkit.diagnosis.node_names import is_cut
-from arc_toolkit.diagnosis.unpack import GZIP, READ_ERRORS, error_reason, from_utf_16, unzip
+from arc_toolkit.diagnosis.python_endings import MARK, log_ending
+from arc_toolkit.diagnosis.unpack import GZIP, READ_ERRORS, decode_utf_16, error_reason, unzip
 from arc_toolkit.notices.run_log import PREFIX, RunRecord, read_run, read_runs
+
+Find = Callable[[bytes, int, int], int]
+Among = Callable[[Iterable[bytes], int, int], list[bytes]]
+
+
+class Search(NamedTuple):
+    """Where a literal is in a range, and which of several are in it."""
+
+    find: Find
+    among: Among
+
+
+class Finders(NamedTuple):
+    """Two searches in the same data: `in_text` is the faster one, for a range without NUL."""
+
+    in_text: Search
+    anywhere: Search
+
+
+def finders(data: bytearray) -> Finders:
+    """`data.find` for a literal without NUL, in a range whose last byte is not searched.
+
+    The C library does it, because a scan spends most of its time here: on 104 kB of the logs of
+    scripts/bench glibc's `strstr` takes 2 to 4 µs for `Run on node:` and `job failed.` (10 to
+    25 µs without AVX-512), `memmem` 5 to 33 µs, `bytearray.find` 29 to 156 µs.
+
+    While the result exists, the size of the data cannot change. One thread at a time may use it.
+    """
+    library = _library()
+    if library is None:
+        return Finders(_search(data.find), _search(data.find))
+    import ctypes
+
+    strstr, memmem = library
+    first = ctypes.c_char.from_buffer(data)
+    base = ctypes.addressof(first)
+
+    def find_in_text(literal: bytes, start: int, end: int, _pin: object = first) -> int:
+        if start >= end:
+            return -1
+        after, data[end] = data[end], 0  # where strstr stops
+        at = strstr(base + start, literal)
+        data[end] = after
+        return -1 if at is None else at - base
+
+    def among(literals: Iterable[bytes], start: int, end: int, _pin: object = first) -> list[bytes]:
+        # One pointer and one end for all of them: a log's end is searched for a dozen.
+        if start >= end:
+            return []
+        after, data[end] = data[end], 0
+        begin = ctypes.c_void_p(base + start)
+        hits = [literal for literal in literals if strstr(begin, literal)]
+        data[end] = after
+        return hits
+
+    def anywhere(literal: bytes, start: int, end: int, _pin: object = first) -> int:
+        at = memmem(base + start, end - start, literal, len(literal)) if start < end else None
+        return -1 if at is None else at - base
+
+    return Finders(Search(find_in_text, among), _search(anywhere))
+
+
+def _search(find: Find) -> Search:
+    return Search(
+        find,
+        lambda literals, start, end: [
+            literal for literal in literals if find(literal, start, end) >= 0
+        ],
+    )
+
+
+@cache
+def _library() -> tuple[Any, Any] | None:
+    """The two functions. None on Windows, which has no memmem, and without ctypes."""
+    try:
+        import ctypes
+
+        library = ctypes.PyDLL(None)  # keeps the interpreter's lock: a search takes a few µs
+        strstr, memmem = library.strstr, library.memmem
+    except (ImportError, OSError, AttributeError, TypeError):
+        return None
+    strstr.argtypes = (ctypes.c_void_p, ctypes.c_char_p)
+    memmem.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t)
+    strstr.restype = memmem.restype = ctypes.c_void_p
+    return strstr, memmem
+
 
 Item = TypeVar("Item")
 
 NEEDLE = b"Run on node:"
-# Matches every public and every plausible form of the line (docs/diagnose.md); a name is a DNS-1123 subdomain.
+# Every plausible form of the line (docs/diagnose.md); a name is a DNS-1123 subdomain.
 NODE_LINE = re.compile(
-    rb"Run on node:[ \t]*(?:['\"]|\x1b\[[0-9;]*m){0,8}([A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?)([.-]*)"
+    rb"Run on node:[ \t]*(?:['\"]|\x1b\[[0-9;]*m){0,8}"
+    rb"([A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?)([.-]*)"
 )
 LINE_END = re.compile(rb"(?:\x1b\[[0-9;]*m)*(?:[\r\n]|$)")
 # What cannot follow a whole name: the name was an unexpanded variable, or is not a Kubernetes name.
 NOT_A_NAME = frozenset(b"_$%{ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789")
 QUOTES = (b"'", b'"')
 NAME_LIKE = re.compile(rb"[0-9.-]")
-# The predecessor runtime (2021) printed only `hostname`. Every line may start with the time when it was collected, or
-# with the prefix of a container runtime (CRI).
+# The predecessor runtime (2021) printed only `hostname`. Every line may start with the time when it
+# was collected, or with the prefix of a container runtime (CRI).
 _PREFIX = rb"(?:\d{4}-\d\d-\d\d[T ][\d:.,]{8,20}(?:Z|[+-]\d\d:?\d\d)? (?:std(?:out|err) [FP] )?)?"
 HOSTNAME = re.compile(
     rb"^"
@@ -59,14 +147,14 @@ JOB_FAILED = re.compile(
 )
 FAILURE = re.compile(rb" ?(-?\w*|Dispatch Job Fail) ?: ?(.*)")  # code and diagnostics
 PREEMPTED = b" PreemptionError: Nodes of this job got pre-empted"
-# NVIDIA's driver writes `NVRM: Xid (PCI:0000:0b:00): 79, pid=1234, GPU has fallen off the bus.` to the kernel's log.
+# `NVRM: Xid (PCI:0000:0b:00): 79, pid=1234, GPU has fallen off the bus.` in the kernel's log.
 XID = b"VRM: Xid ("
 XID_LINE = re.compile(rb"VRM: Xid \((?:PCI:)?[0-9a-fA-F:.]{4,20}\): (\d{1,4})\b")
 RUN_LINE = b"kit-run 2"  # of `arc-toolkit run`, with the first digit of its time
 TAIL_LITERALS = (XID, MARK, RUN_LINE, *ANCHORS)
 
-# A literal starts with two bytes that are rare in logs, because strstr looks for those: on the logs of scripts/bench
-# `-capable device` takes half the time of `CUDA-capable device`.
+# A literal starts with two bytes that are rare in logs, because strstr looks for those: on the logs
+# of scripts/bench `-capable device` takes half the time of `CUDA-capable device`.
 RUN_ID_END = b"_RUN_ID="
 POD_UID_END = b"D_UID="
 DATE_END = b"TC 2"
@@ -101,22 +189,18 @@ class LogScan:
     size: int = 0
     digest: int = 0  # of its beginning and end: equal in copies
     start: float | None = None
-    start_exact: bool = (
-        False  # from a `date` inside the log; a line's prefix is when it was collected
-    )
+    # from a `date` inside the log; a line's prefix is when it was collected
+    start_exact: bool = False
     run_id: str | None = None
     pod_uid: str | None = None
-    failure: tuple[str, str] | None = (
-        None  # AzureML's own code and diagnostics, e.g. ("137", "PodPattern ...")
-    )
+    # AzureML's own code and diagnostics, e.g. ("137", "PodPattern ...")
+    failure: tuple[str, str] | None = None
     later_starts: tuple[float | None, ...] = ()  # before the second and further whole names
     xids: tuple[int, ...] = ()  # numbers of NVIDIA's Xid messages, in order, without repeats
-    gpu_messages: tuple[
-        tuple[GpuProof, str], ...
-    ] = ()  # what CUDA, NVML and NCCL said, and what it proves
-    last_words: tuple[LastWords, str] | None = (
-        None  # the uncaught exception with which the log ends
-    )
+    # what CUDA, NVML and NCCL said, and what it proves
+    gpu_messages: tuple[tuple[GpuProof, str], ...] = ()
+    # the uncaught exception with which the log ends
+    ending: tuple[LogEndingKind, str] | None = None
     run: RunRecord | None = None  # what `arc-toolkit run` saw, if the job was started by it
     runs: dict[str, list[RunRecord]] | None = None  # all of it by pod, of a log without a node line
     note: str = ""
@@ -135,7 +219,7 @@ _BUFFER = _Buffer()
 
 
 def scan(log: LogFile) -> LogScan | SkippedFile:
-    """Read one log. What cannot be read is a SkippedFile with its reason; the part before an error counts."""
+    """Read one log, or say why it is skipped; the part before an error counts."""
     try:
         stream = log.open()
     except READ_ERRORS as error:
@@ -157,9 +241,8 @@ def _scan_stream(
     readinto = stream.readinto  # type: ignore[attr-defined]
     result = LogScan(path, [])
     end = 0  # of the data in the buffer
-    limit: int | None = (
-        None  # a log that is being written is read up to its size when reading started
-    )
+    # a log that is being written is read up to its size when reading started
+    limit: int | None = None
     error = ""
     head = b""  # kept for a log without a node line
     run_lines: list[bytes] = []  # the same
@@ -186,12 +269,12 @@ def _scan_stream(
             has_nul = not is_text and data.find(0, 0, min(end, FIRST_BLOCK)) >= 0
             if has_nul and (encoding := _other_than_text(bytes(view[: min(end, FIRST_BLOCK)]))):
                 if encoding == UTF_16 and not was_utf_16:
-                    text = from_utf_16(stream, bytes(view[:end]))
+                    text = decode_utf_16(stream, bytes(view[:end]))
                     return _scan_stream(path, text, was_gzip=True, was_utf_16=True)
                 return SkippedFile(path, encoding if encoding != UTF_16 else BINARY)
             result.digest = zlib.crc32(view[: min(end, DIGEST_BYTES)])
             _read_head(data, find, end, result)
-        # Unless this is the end, the last hits are left for the next chunk, which has their whole line.
+        # Unless this is the end, the last hits are for the next chunk, which has their whole line.
         start = TAIL - LONGEST_LINE if begin else 0
         stop = end if final else end - LONGEST_LINE + len(NEEDLE)
         at = find(NEEDLE, start, stop)
@@ -237,12 +320,12 @@ def _scan_stream(
 
 
 def _run_line(data: bytearray, at: int, end: int) -> bytes:
-    """The line of `run` around a hit, after the beginning of its line: a progress bar may be between them."""
+    """The line of `run` around a hit, and the beginning of its line; a bar may be between them."""
     begin = data.rfind(b"\n", 0, at) + 1
-    own = max(at - len(PREFIX), begin)
+    hit_start = max(at - len(PREFIX), begin)
     stop = data.find(b"\n", at, min(at + LONGEST_LINE // 2, end))
     stop = stop if stop >= 0 else min(at + LONGEST_LINE // 2, end)
-    return bytes(data[begin : min(begin + LONGEST_PREFIX, own)] + data[own:stop])
+    return bytes(data[begin : min(begin + LONGEST_PREFIX, hit_start)] + data[hit_start:stop])
 
 
 def _take_node(data: bytearray, at: int, end: int, final: bool, result: LogScan) -> None:
@@ -278,7 +361,7 @@ def _take_node(data: bytearray, at: int, end: int, final: bool, result: LogScan)
             else None
         )
         if stamp:
-            result.start = times.from_stamp(stamp)
+            result.start = times.parse_stamp(stamp)
     if not cut and name not in result.nodes and len(result.nodes) > result.truncated:
         result.later_starts += (_date_before(data, at),)
     _add_node(result, name, cut)
@@ -296,7 +379,7 @@ def _is_repeated(data: bytearray, at: int, result: LogScan) -> bool:
 
 @lru_cache(1 << 12)  # many logs name the same few nodes
 def _name(text: bytes) -> tuple[str, bool]:
-    """The node's name, and whether it may be a word of a sentence. Scale sets write capitals, Kubernetes does not."""
+    """The node's name in small letters, and whether it may be a word of a sentence."""
     return sys.intern(text.decode("ascii").lower()), NAME_LIKE.search(text) is None
 
 
@@ -308,7 +391,7 @@ def _date_before(data: bytearray, at: int) -> float | None:
         if zone > 0
         else None
     )
-    return times.from_date_line(match) if match else None
+    return times.parse_date_line(match) if match else None
 
 
 def _add_node(result: LogScan, name: str, cut: bool) -> None:
@@ -321,14 +404,14 @@ def _add_node(result: LogScan, name: str, cut: bool) -> None:
     parts = sorted({part for part in (last, name if cut else None) if part}, key=len)
     part = parts[-1] if parts else None
     result.truncated = part is not None and not any(
-        known.startswith(part) for known in result.nodes
+        other.startswith(part) for other in result.nodes
     )
     if part is not None and result.truncated:
         result.nodes.append(part)
 
 
 def _other_than_text(block: bytes) -> str:
-    """What a first block with NUL bytes is; "" for text, because a log that was truncated in place has some too."""
+    """What a first block with NUL bytes is; "" for text: a truncated log has some too."""
     if block[257:262] == b"ustar":
         return ARCHIVE
     low, high = block[::2].count(0), block[1::2].count(0)
@@ -339,7 +422,7 @@ def _other_than_text(block: bytes) -> str:
     return ""
 
 
-def _with(items: tuple[Item, ...], item: Item) -> tuple[Item, ...]:
+def _append_new(items: tuple[Item, ...], item: Item) -> tuple[Item, ...]:
     return items if item in items else (*items, item)
 
 
@@ -358,7 +441,7 @@ def _read_head(data: bytearray, find: Find, end: int, result: LogScan) -> None:
         match = times.DATE_LINE.search(
             data, max(at - len(b"Tue Jul 13 16:02:22 U"), 0), min(at + 10, end)
         )
-        if match and (start := times.from_date_line(match)) is not None:
+        if match and (start := times.parse_date_line(match)) is not None:
             result.start, result.start_exact = start, True
             return
         at = find(DATE_END, at + len(DATE_END), head)
@@ -379,13 +462,13 @@ def _field(
 def _read_tail(data: bytearray, search: Search, end: int, result: LogScan) -> None:
     """Errors of the GPU or of the program, with which a job ends."""
     start = max(end - TAIL, 0)
-    # What a program prints is in a log without a node line; for the others one mark has to do, because all cost time.
+    # A program's output is in a log without a node line; the others have one mark, to save time.
     last = bytes(data[max(end - MARKS_BYTES, 0) : end])
     if LAUNCH_MARK in last or (not result.nodes and any(mark in last for mark in MARKS)):
-        result.last_words = last_words(bytes(data[start:end]))
+        result.ending = log_ending(bytes(data[start:end]))
     for anchor in search.among(TAIL_LITERALS, start, end):
         if anchor == MARK:
-            result.last_words = result.last_words or last_words(bytes(data[start:end]))
+            result.ending = result.ending or log_ending(bytes(data[start:end]))
             continue
         if anchor == RUN_LINE:
             result.run = read_run(bytes(data[start:end]).decode("utf-8", "replace"))
@@ -394,9 +477,9 @@ def _read_tail(data: bytearray, search: Search, end: int, result: LogScan) -> No
         while at >= 0:
             if anchor != XID:
                 if message := message_at(data, at, end, anchor):
-                    result.gpu_messages = _with(result.gpu_messages, message)
+                    result.gpu_messages = _append_new(result.gpu_messages, message)
             elif (match := XID_LINE.match(data, at, end)) and len(result.xids) < MAX_GPU_ERRORS:
-                result.xids = _with(result.xids, int(match[1]))
+                result.xids = _append_new(result.xids, int(match[1]))
             at = search.find(anchor, at + len(anchor), end)
 
 

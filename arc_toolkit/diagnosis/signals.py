@@ -1,8 +1,8 @@
-"""The one table of reason strings (data/signals.csv): what Kubernetes, AKS and AzureML write, and what each proves.
+"""The one table of reason strings (data/signals.csv), and what each proves.
 
-Data only: the order of evidence, the kinds of cause, and the table itself. `causes.py` applies it to attempts in the
-order of evidence below, `verdicts.py` to nodes. A signal without a kind is shown but proves nothing by itself, such as
-exit code 137.
+Data only: the order of evidence, the kinds of cause, and the table itself. `causes.py` applies it
+to attempts in the order of evidence below, `verdicts.py` to nodes. A signal without a kind is shown
+but proves nothing by itself, such as exit code 137.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ORDER = {
 
 @dataclass(frozen=True, slots=True)
 class CauseTraits:
-    """A kind of cause in words; `blames_node`: counts in the statistics; `direct`: proof while it holds."""
+    """A kind of cause in words; `blames_node`: it counts; `direct`: proof while it holds."""
 
     label: str
     blames_node: bool
@@ -96,7 +96,7 @@ KINDS: dict[CauseKind, CauseTraits] = {
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """One reason string. `priority` breaks ties between signals of one source: the smaller explains the larger."""
+    """One reason string. Of signals of one source the smaller `priority` explains the larger."""
 
     source: EvidenceSource
     reason: str
@@ -128,8 +128,9 @@ def table() -> dict[tuple[EvidenceSource, str], Signal]:
     return {(signal.source, signal.reason): signal for signal in rows}
 
 
-# `status.reason` Evicted means little without its message (kubelet eviction/helpers.go). First match wins.
-EVICTED: tuple[tuple[str, CauseKind, Confidence, str], ...] = (
+# `status.reason` Evicted means little without its message (kubelet eviction/helpers.go).
+# First match wins.
+EVICTION_MESSAGES: tuple[tuple[str, CauseKind, Confidence, str], ...] = (
     (
         r"ephemeral local storage usage exceeds|exceeded its local ephemeral storage limit",
         CauseKind.OWN_STORAGE,
@@ -170,15 +171,15 @@ PREEMPT_MESSAGE = re.compile(
     r"will change into status '?Preempt|[Pp]reempt(?:ion)? [Ss]cheduled|SpotEvictionIncoming"
 )
 
-# The announcement in the message of VMEventScheduled: `Redeploy Scheduled: Sat, 06 Jun 2026 07:55:00 GMT. ...`
+# VMEventScheduled announces: `Redeploy Scheduled: Sat, 06 Jun 2026 07:55:00 GMT. ...`
 SCHEDULED = re.compile(r"\b(Preempt|Redeploy|Reboot|Terminate|Freeze)\b")
 # The check for announcements could not ask; happens on every kind of node (Azure/AKS #4757).
 FAILED_QUERY = re.compile(r"query failed|[Tt]imed out")
 
-# Why Karpenter disrupts a node, if it does so to replace it (`Disrupting Node: Drifted`), not to have fewer.
+# Karpenter disrupts a node to replace it (`Disrupting Node: Drifted`), not to have fewer.
 KARPENTER_REPLACES = re.compile(r"\b(?:Drift|Expir)")
 
-# How a node looks whose VM is stopped but not deleted, such as a spot VM with the policy Deallocate.
+# A node whose VM is stopped but not deleted, such as a spot VM with the policy Deallocate.
 SHUTDOWN_TAINT = "node.cloudprovider.kubernetes.io/shutdown"
 REMOVALS = frozenset({"DeletingNode", "RemovingNode"})
 # A node has just begun to work, and its device plugins may still be missing.
@@ -206,7 +207,7 @@ SURVIVABLE = frozenset(
     }
 )
 
-# Faults that may pass by themselves: services, links, single errors. Any other lasts until somebody repairs the node.
+# Faults that may pass: services, links, single errors. Others last until a repair.
 PASSING = SURVIVABLE | {
     "IBLinkFlapping",
     "NetworkUnavailable",
@@ -221,8 +222,8 @@ PASSING = SURVIVABLE | {
 # An event of the node problem detector, and the condition that it sets.
 CONDITION_OF_EVENT = {"FilesystemCorruptionDetected": "FilesystemCorruptionProblem"}
 
-# A node name is a slot, not a VM: after these (`...Start` and `...End`) it is another VM or has another disk,
-# unless an `...Error` follows.
+# A node name is a slot, not a VM: after these (`...Start` and `...End`) it is another VM or has
+# another disk, unless an `...Error` follows.
 REPLACED_BY = ("NodeReimage", "NodeRedeploy")
 
 CORDONED, UNCORDONED, CORDON_TAINT = (
@@ -242,7 +243,7 @@ def is_bad(condition: str, status: object) -> bool:
     return status == ("False" if condition in GOOD_WHEN_TRUE else "True")
 
 
-# AKS and its extensions have written the same check in several ways: XIDErrors, XIDError, GPUXIDErrors, XIDError79.
+# AKS has written the same check as XIDErrors, XIDError, GPUXIDErrors, XIDError79.
 _XID_CONDITION = re.compile(r"(?:GPU)?XIDErrors?(?:\d+|AlwaysFail)?")
 _FAULT_CODE = re.compile(r"FaultCode: (NHC\w+)")
 
@@ -253,7 +254,7 @@ def condition_name(kind: str) -> str:
 
 
 def health_check(source: EvidenceSource, text: str) -> Signal | None:
-    """A failed node health check of Azure that the table does not know; its message ends with a fault code."""
+    """A failed health check of Azure that the table does not have; it ends with a fault code."""
     match = _FAULT_CODE.search(text)
     if match is None:
         return None

@@ -24,7 +24,7 @@ def binomial_tail(successes: int, trials: int, probability: float) -> float:
 
 @lru_cache(maxsize=10_000)  # many nodes have the same counts
 def beta_binomial_tail(successes: int, trials: int, probability: float, spread: float) -> float:
-    """The same if the probability itself varies between nodes; `spread` is the correlation of two trials of a node."""
+    """The same if the probability varies between nodes; `spread` correlates a node's trials."""
     if successes <= 0:
         return 1.0
     if successes > trials or probability <= 0.0:
@@ -44,7 +44,7 @@ def beta_binomial_tail(successes: int, trials: int, probability: float, spread: 
 
 @lru_cache(maxsize=10_000)  # many nodes have the same counts
 def tails(least: int, trials: int, probability: float, spread: float = 0.0) -> Sequence[float]:
-    """The p-values that a count of at least `least` can give, in rising order; all in one pass over the counts."""
+    """The p-values that a count of at least `least` can give, in rising order, in one pass."""
     values = []
     for count, value in enumerate(_probabilities(least, trials, probability, spread), least):
         values.append(value)
@@ -54,7 +54,7 @@ def tails(least: int, trials: int, probability: float, spread: float = 0.0) -> S
 
 
 def _probabilities(first: int, trials: int, probability: float, spread: float) -> Iterator[float]:
-    """P(X = count) for each count from `first`, by the ratio of one to the next; a logarithm does not underflow."""
+    """P(X = count) for each count from `first`, by ratios of logarithms, without underflow."""
     if first > trials:
         return
     choices = lgamma(trials + 1) - lgamma(first + 1) - lgamma(trials - first + 1)
@@ -74,11 +74,11 @@ def _probabilities(first: int, trials: int, probability: float, spread: float) -
 
 
 def weighted_tails(expected: Mapping[int, float], shape: float) -> list[float]:
-    """P(S >= s) for s = 0, 1, ..., until it no longer matters, if S is the sum of the weights of random events.
+    """P(S >= s) for s = 0, 1, ..., while it matters, for S the sum of weights of random events.
 
-    `expected`: how many events of each weight (1 or more) are expected. Their number is Poisson distributed around a
-    mean that itself varies as a gamma distribution of this shape, so it is negative binomial; Panjer's recursion
-    (1981) gives the sum without any simulation.
+    `expected`: how many events of each weight (1 or more) are expected. Their number is Poisson
+    distributed around a mean that itself varies as a gamma distribution of this shape, so it is
+    negative binomial; Panjer's recursion (1981) gives the sum without any simulation.
     """
     mean = sum(expected.values())
     if mean <= 0.0:
@@ -115,10 +115,11 @@ def poisson_tail(events: int, expected: float) -> float:
 
 
 def spread_of(counts: Sequence[tuple[int, int]], probability: float) -> float:
-    """How much more (failures, trials) differ between nodes than by chance: 0.0 unless that is clear.
+    """How much more (failures, trials) differ between nodes than by chance, or 0.0.
 
-    The correlation within nodes by the method of moments (Williams 1982). With few failures Pearson's statistic
-    is itself uncertain, so an excess counts only if it is above two standard deviations.
+    The correlation within nodes by the method of moments (Williams 1982). With few failures
+    Pearson's statistic is itself uncertain, so an excess counts only if it is above two standard
+    deviations.
     """
     if not 0.0 < probability < 1.0:
         return 0.0
@@ -147,7 +148,7 @@ def wilson(successes: int, trials: int, z: float = Z_95) -> tuple[float, float]:
 
 @lru_cache(maxsize=10_000)  # many nodes have the same counts
 def excluded_rate(failures: int, trials: int, level: float = 0.05) -> float:
-    """The rate above which so few failures would have a probability under `level` (Clopper and Pearson, one side)."""
+    """The rate above which so few failures are less likely than `level` (Clopper and Pearson)."""
     if failures >= trials:
         return 1.0
     low, high = 0.0, 1.0
@@ -161,10 +162,11 @@ def excluded_rate(failures: int, trials: int, level: float = 0.05) -> float:
 def discrete_benjamini_hochberg(
     p_values: Sequence[float], possible: Sequence[Sequence[Support]], level: float
 ) -> list[bool]:
-    """Which hypotheses fall when at most `level` of all that fall may be wrong, for counts (Heyse 2011).
+    """Which hypotheses fall when at most `level` of them may be wrong, for counts (Heyse 2011).
 
-    Few trials cannot give a small p-value, so fewer false ones are to be expected than Benjamini and Hochberg assume.
-    `possible` has for every hypothesis the p-values that each of its tests can give.
+    Few trials cannot give a small p-value, so fewer false ones are to be expected than Benjamini
+    and Hochberg assume. `possible` has for every hypothesis the p-values that each of its tests can
+    give.
     """
     # Where the expected number rises, and by how much: all steps of all tests up to the level.
     steps = sorted(
@@ -179,13 +181,13 @@ def discrete_benjamini_hochberg(
     places = [p_value for p_value, _ in steps]
     sums = [0.0, *accumulate(rise for _, rise in steps)]
 
-    def expected(p_value: float) -> float:
+    def expected_count(p_value: float) -> float:
         return sums[bisect_right(places, p_value * ROUNDING)]
 
-    return _passed(p_values, level, expected)
+    return _rejections(p_values, level, expected_count)
 
 
-def _passed(
+def _rejections(
     p_values: Sequence[float], level: float, expected: Callable[[float], float]
 ) -> list[bool]:
     """`expected`: how many p-values as small as this one chance would give."""

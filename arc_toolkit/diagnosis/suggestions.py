@@ -1,6 +1,7 @@
 """What a person can do about a bad node, as sentences and commands to copy.
 
-Cordoning a large part of a pool harms more than bad nodes do, so only the worst tenth of a pool gets that command.
+Cordoning a large part of a pool harms more than bad nodes do, so only the worst tenth of a pool
+gets that command.
 """
 
 from __future__ import annotations
@@ -9,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from arc_toolkit.diagnosis import signals
-from arc_toolkit.diagnosis.gpu_messages import GpuProof
+from arc_toolkit.diagnosis.gpu_messages import XID_REASONS, GpuProof
 from arc_toolkit.diagnosis.model import Level, Suggestion, Verdict
-from arc_toolkit.diagnosis.xids import XID_REASONS
 from arc_toolkit.kube.labels import name_problem
 
 MOST_CORDONED = 0.1  # of a pool, but at least one node
@@ -45,7 +45,8 @@ _LOOKS = {
         "KernelOops",
         "TaskHung",
     ),
-    "GPU: `nvidia-smi -q` and `dmesg | grep Xid` on the node; a GPU that stays broken needs a new VM": (
+    "GPU: `nvidia-smi -q` and `dmesg | grep Xid` on the node; "
+    "a GPU that stays broken needs a new VM": (
         "GPUMissing",
         "XIDErrors",
         "NVLinkStatusInactive",
@@ -53,7 +54,8 @@ _LOOKS = {
         GpuProof.HARDWARE,
         *sorted(XID_REASONS),
     ),
-    "GPU driver and device plugin: does `nvidia-smi` work on the node, and does the plugin's pod on it run?": (
+    "GPU driver and device plugin: does `nvidia-smi` work on the node, "
+    "and does the plugin's pod on it run?": (
         "UnexpectedAdmissionError",
         "UnhealthyNvidiaDevicePlugin",
         "StartError",
@@ -63,10 +65,10 @@ _LOOKS = {
         GpuProof.DRIVER,
         GpuProof.MISSING,
     ),
-    "InfiniBand: `ibstat` and the port counters on the node; a link that stays down or flaps needs a new VM": (
-        "IBLinkFlapping",
-    ),
-    "container runtime: containerd's log on the node (`journalctl -u containerd`), its disk and its memory": (
+    "InfiniBand: `ibstat` and the port counters on the node; "
+    "a link that stays down or flaps needs a new VM": ("IBLinkFlapping",),
+    "container runtime: containerd's log on the node (`journalctl -u containerd`), "
+    "its disk and its memory": (
         "ContainerRuntimeProblem",
         "ContainerRuntimeIsDown",
         "ContainerRuntimeUnhealthy",
@@ -95,7 +97,7 @@ LOOK_AT_ALL = (
 
 
 def add(verdicts: Sequence[Verdict], leads: Mapping[str, str]) -> list[Verdict]:
-    """The verdicts with suggestions for the bad nodes. `leads` has the reason string that made each bad, if one did.
+    """The verdicts with suggestions for the bad nodes. `leads`: the decisive reason of each.
 
     Nodes whose fault holds now come first, then those that differ most from their pool.
     """
@@ -117,8 +119,8 @@ def add(verdicts: Sequence[Verdict], leads: Mapping[str, str]) -> list[Verdict]:
         if verdict.level is Level.BAD:
             crowd = "" if verdict.gone or verdict.node in cordoned else _crowd(pools[verdict.pool])
             lead = leads.get(verdict.node)
-            made = for_node(verdict.node, lead, verdict.vm_instance, verdict.gone, crowd)
-            verdict = replace(verdict, suggestions=made)
+            advice = node_suggestions(verdict.node, lead, verdict.vm_instance, verdict.gone, crowd)
+            verdict = replace(verdict, suggestions=advice)
         result.append(verdict)
     return result
 
@@ -126,15 +128,16 @@ def add(verdicts: Sequence[Verdict], leads: Mapping[str, str]) -> list[Verdict]:
 def _crowd(pool: Sequence[Verdict]) -> str:
     bad = len([verdict for verdict in pool if verdict.level is Level.BAD])
     return (
-        f"{bad} of {len(pool)} nodes of its pool are bad: do not cordon them all, look at what they share "
+        f"{bad} of {len(pool)} nodes of its pool are bad: do not cordon them all, "
+        "look at what they share "
         "(network, image, driver, an upgrade, Azure's status)"
     )
 
 
-def for_node(
-    node: str, lead_reason: str | None, vm_instance: int | None, gone: bool, crowd: str = ""
+def node_suggestions(
+    node: str, lead_reason: str | None, vm_instance: int | None, is_gone: bool, crowd: str = ""
 ) -> tuple[Suggestion, ...]:
-    """What to look at and what to run. `lead_reason` is the reason string that made the node bad, if one did.
+    """What to look at and what to run. `lead_reason`: what made the node bad, if known.
 
     `crowd`: what to do instead of cordoning it, if too much of its pool is bad.
     """
@@ -143,8 +146,9 @@ def for_node(
     )
     if name_problem(node):  # only a valid node name goes into a command
         return (look,)
-    events = f"kubectl get events -A --field-selector involvedObject.kind=Node,involvedObject.name={node}"
-    if gone:  # there is nothing to cordon or to describe
+    selector = f"involvedObject.kind=Node,involvedObject.name={node}"
+    events = f"kubectl get events -A --field-selector {selector}"
+    if is_gone:  # there is nothing to cordon or to describe
         vm = f"VM instance {vm_instance} of its scale set" if vm_instance is not None else "its VM"
         return (
             look,
@@ -164,13 +168,16 @@ def for_node(
     if crowd:
         suggestions.append(Suggestion(crowd))
     elif vm_instance is not None:
-        text = f"it is VM instance {vm_instance} of its scale set; a redeploy or reimage in AKS moves it"
+        text = (
+            f"it is VM instance {vm_instance} of its scale set; "
+            "a redeploy or reimage in AKS moves it"
+        )
         suggestions.append(Suggestion(text))
     return tuple(suggestions)
 
 
 def anti_affinity(nodes: list[str]) -> str:
-    """Soft, because a hard exclusion leaves retries without a node once all were tried (Argo Workflows #13969)."""
+    """Soft: a hard exclusion could leave retries without a node (Argo Workflows #13969)."""
     from arc_toolkit.edit.yaml.writer import file_text
 
     names = [node for node in nodes if name_problem(node) is None]

@@ -1,7 +1,8 @@
-"""The few fields of Kubernetes objects that diagnose needs. Everything else is dropped before anything is stored.
+"""The few fields of Kubernetes objects that diagnose needs; the others are never stored.
 
-Pod specs contain secrets in environment values, arguments and annotations, so these are lists of what is kept, not of
-what is dropped. Texts that a program wrote pass `allowed_text`; names, times and figures are checked by their shape.
+Pod specs contain secrets in environment values, arguments and annotations, so these are lists of
+what is kept, not of what is dropped. Texts that a program wrote pass `allowed_text`; names, times
+and figures are checked by their shape.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from arc_toolkit.diagnosis.allowed_text import allowed_reason, allowed_text
-from arc_toolkit.diagnosis.families import parent_of_pod
+from arc_toolkit.diagnosis.identities import parent_of_pod
 from arc_toolkit.kube.nodes import POOL_LABELS, SIZE_LABELS
 from arc_toolkit.kube.pods import RUN_ID_LABEL
 from arc_toolkit.kube.raw import mapping, rows
@@ -71,7 +72,7 @@ _VM = re.compile(r"/virtualMachineScaleSets/[^/]+/virtualMachines/\d+$", re.IGNO
 def pod(raw: Json) -> Json:
     metadata, spec, status = (mapping(raw.get(part)) for part in ("metadata", "spec", "status"))
     names = _names(raw)
-    kept: Json = {
+    trimmed: Json = {
         "metadata": _metadata(raw, POD_LABELS, POD_ANNOTATIONS),
         "spec": _pick(
             spec,
@@ -87,27 +88,27 @@ def pod(raw: Json) -> Json:
         "status": _pick(status, ("phase", "reason", "message", "startTime"), names),
     }
     if (parent := parent_of_pod(metadata, spec)) and _is_name(parent) and redact(parent) == parent:
-        kept["metadata"].setdefault("labels", {})[PARENT_LABEL] = parent
+        trimmed["metadata"].setdefault("labels", {})[PARENT_LABEL] = parent
     _add(
-        kept["spec"],
+        trimmed["spec"],
         "tolerations",
         [item for raw in rows(spec.get("tolerations")) if (item := _toleration(raw))],
     )
     for part in ("containers", "initContainers"):
-        _add(kept["spec"], part, [_container(item) for item in rows(spec.get(part))])
+        _add(trimmed["spec"], part, [_container(item) for item in rows(spec.get(part))])
     _add(
-        kept["spec"],
+        trimmed["spec"],
         "volumes",
         [_volume(item) for item in rows(spec.get("volumes")) if item.get("emptyDir")],
     )
-    _add(kept["status"], "conditions", _conditions(status, names))
+    _add(trimmed["status"], "conditions", _conditions(status, names))
     for part in ("containerStatuses", "initContainerStatuses"):
         _add(
-            kept["status"],
+            trimmed["status"],
             part,
             [_container_status(item, names) for item in rows(status.get(part))],
         )
-    return kept
+    return trimmed
 
 
 def _toleration(raw: Json) -> Json:
@@ -139,20 +140,20 @@ def _volume(raw: Json) -> Json:
 
 
 def _container_status(raw: Json, names: Iterable[str]) -> Json:
-    kept = _pick(raw, ("name", "restartCount"))
+    trimmed = _pick(raw, ("name", "restartCount"))
     for part in ("state", "lastState"):
-        _add(kept, part, {
+        _add(trimmed, part, {
             word: _pick(inner, STATE, names)
             for word, inner in mapping(raw.get(part)).items()
             if word in ("waiting", "running", "terminated") and isinstance(inner, dict)
         })  # fmt: skip
-    return kept
+    return trimmed
 
 
 def node(raw: Json) -> Json:
     spec, status = mapping(raw.get("spec")), mapping(raw.get("status"))
     names = _names(raw)
-    kept: Json = {
+    trimmed: Json = {
         "metadata": _metadata(raw, NODE_LABELS),
         "spec": _pick(spec, ("unschedulable",)),
         "status": {
@@ -160,23 +161,23 @@ def node(raw: Json) -> Json:
         },  # without the heartbeat, which changes every few minutes
     }
     for part in ("capacity", "allocatable"):  # of GPUs and other devices
-        _add(kept["status"], part, _quantities(status.get(part), only_devices=True))
+        _add(trimmed["status"], part, _quantities(status.get(part), only_devices=True))
     if machine := _VM.search(str(spec.get("providerID"))):
-        kept["spec"]["providerID"] = machine[0]
+        trimmed["spec"]["providerID"] = machine[0]
     _add(
-        kept["spec"],
+        trimmed["spec"],
         "taints",
         [_pick(item, ("key", "value", "effect", "timeAdded")) for item in rows(spec.get("taints"))],
     )
-    return kept
+    return trimmed
 
 
 def event(raw: Json) -> Json:
     """An event of core/v1 or of events.k8s.io/v1."""
     about = mapping(raw.get("involvedObject")) or mapping(raw.get("regarding"))
     names = _names({"metadata": about})
-    kept = _pick(raw, ("reason", "message", "note", "type", "count"), names)
-    kept |= _pick(
+    trimmed = _pick(raw, ("reason", "message", "note", "type", "count"), names)
+    trimmed |= _pick(
         raw,
         (
             "firstTimestamp",
@@ -186,32 +187,32 @@ def event(raw: Json) -> Json:
             "reportingController",
         ),
     )
-    kept |= _pick(raw, ("deprecatedFirstTimestamp", "deprecatedLastTimestamp"))
-    kept["metadata"] = _metadata(raw)
-    kept["involvedObject"] = _pick(about, ("apiVersion", "kind", "namespace", "name", "uid"))
-    _add(kept, "source", _pick(mapping(raw.get("source")), ("component",)))
-    _add(kept, "series", _pick(mapping(raw.get("series")), ("lastObservedTime",)))
-    return kept
+    trimmed |= _pick(raw, ("deprecatedFirstTimestamp", "deprecatedLastTimestamp"))
+    trimmed["metadata"] = _metadata(raw)
+    trimmed["involvedObject"] = _pick(about, ("apiVersion", "kind", "namespace", "name", "uid"))
+    _add(trimmed, "source", _pick(mapping(raw.get("source")), ("component",)))
+    _add(trimmed, "series", _pick(mapping(raw.get("series")), ("lastObservedTime",)))
+    return trimmed
 
 
 def pod_group(raw: Json) -> Json:
     spec, status = mapping(raw.get("spec")), mapping(raw.get("status"))
     names = _names(raw)
-    kept: Json = {
+    trimmed: Json = {
         "apiVersion": POD_GROUPS,
         "kind": "PodGroup",
         "metadata": _metadata(raw, POD_LABELS),
         "spec": _pick(spec, ("minMember", "queue", "priorityClassName")),
         "status": _pick(status, ("phase", *COUNTS)),
     }
-    _add(kept["spec"], "minResources", _quantities(spec.get("minResources")))
-    _add(kept["status"], "conditions", _conditions(status, names))
-    return kept
+    _add(trimmed["spec"], "minResources", _quantities(spec.get("minResources")))
+    _add(trimmed["status"], "conditions", _conditions(status, names))
+    return trimmed
 
 
 def volcano_job(raw: Json) -> Json:
     spec, status = mapping(raw.get("spec")), mapping(raw.get("status"))
-    kept: Json = {
+    trimmed: Json = {
         "apiVersion": VOLCANO_JOBS,
         "kind": "Job",
         "metadata": _metadata(raw, POD_LABELS),
@@ -221,14 +222,14 @@ def volcano_job(raw: Json) -> Json:
         "status": _pick(status, COUNTS),
     }
     _add(
-        kept["spec"],
+        trimmed["spec"],
         "policies",
         [_pick(item, ("event", "action")) for item in rows(spec.get("policies"))],
     )
-    _add(kept["spec"], "tasks", [_task(item) for item in rows(spec.get("tasks"))])
+    _add(trimmed["spec"], "tasks", [_task(item) for item in rows(spec.get("tasks"))])
     state = ("phase", "reason", "message", "lastTransitionTime")
-    _add(kept["status"], "state", _pick(mapping(status.get("state")), state, _names(raw)))
-    return kept
+    _add(trimmed["status"], "state", _pick(mapping(status.get("state")), state, _names(raw)))
+    return trimmed
 
 
 def _task(raw: Json) -> Json:
@@ -249,7 +250,7 @@ def is_relevant_event(raw: Json) -> bool:
     return about.get("kind") in ("Node", "Pod", "PodGroup")
 
 
-def about(event: Json) -> str | None:
+def subject_uid(event: Json) -> str | None:
     """The uid of the pod without which an event has no use; None if it has one in any case."""
     target = mapping(event.get("involvedObject"))
     return (
@@ -263,18 +264,18 @@ def _metadata(
     raw: Mapping[str, Any], labels: Iterable[str] = (), annotations: Iterable[str] = ()
 ) -> Json:
     metadata = mapping(raw.get("metadata"))
-    kept = _pick(metadata, METADATA)
-    _add(kept, "labels", _named(metadata.get("labels"), labels))
-    _add(kept, "annotations", _named(metadata.get("annotations"), annotations))
+    trimmed = _pick(metadata, METADATA)
+    _add(trimmed, "labels", _pick_labels(metadata.get("labels"), labels))
+    _add(trimmed, "annotations", _pick_labels(metadata.get("annotations"), annotations))
     owners = [
         _pick(item, ("apiVersion", "kind", "name", "uid"))
         for item in rows(metadata.get("ownerReferences"))
     ]
-    _add(kept, "ownerReferences", owners)
-    return kept
+    _add(trimmed, "ownerReferences", owners)
+    return trimmed
 
 
-def _named(raw: object, keys: Iterable[str]) -> Json:
+def _pick_labels(raw: object, keys: Iterable[str]) -> Json:
     values = mapping(raw)
     return {
         key: values[key]
@@ -309,15 +310,15 @@ def _quantities(raw: object, *, only_devices: bool = False) -> Json:
     }
 
 
-def _add(kept: Json, name: str, value: Any) -> None:
+def _add(trimmed: Json, name: str, value: Any) -> None:
     """Only if there is something in it."""
     if value:
-        kept[name] = value
+        trimmed[name] = value
 
 
 def _pick(raw: Mapping[str, Any], fields: Iterable[str], names: Iterable[str] = ()) -> Json:
-    """Fields by name: numbers, texts that are allowed, and names; nothing that is a list or an object."""
-    kept: Json = {}
+    """Fields by name: numbers, allowed texts and names; no lists or objects."""
+    trimmed: Json = {}
     for field in fields:
         value = raw.get(field)
         if isinstance(value, str):
@@ -329,5 +330,5 @@ def _pick(raw: Mapping[str, Any], fields: Iterable[str], names: Iterable[str] = 
                 continue
         elif not isinstance(value, bool | int | float):
             continue
-        kept[field] = value
-    return kept
+        trimmed[field] = value
+    return trimmed

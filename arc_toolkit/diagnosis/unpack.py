@@ -1,7 +1,8 @@
-"""Data that may be gzip, as a stream or whole; the first bytes decide, never the name. All limits are here.
+"""Data that may be gzip, as a stream or whole; the first bytes decide. All limits are here.
 
-Whatever is read has the same limits, in a folder, in a zip, named by an option or from standard input: compressed data
-that grows like a zip bomb is refused, and so is text above 1 GiB that must be in memory as a whole.
+Whatever is read has the same limits, in a folder, in a zip, named by an option or from standard
+input: compressed data that grows like a zip bomb is refused, and so is text above 1 GiB that must
+be in memory as a whole.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from arc_toolkit.file_io import reason
 
 GZIP = b"\x1f\x8b"
 
-# A compressed log is 5 to 50 times larger unpacked; the limit of the format is 1032. Above this it is a zip bomb.
+# A log unpacks to 5 to 50 times its size, gzip's limit is 1032; above this it is a zip bomb.
 BOMB_RATIO = 500
 BOMB_FLOOR_BYTES = 64 << 20
 BOMB = f"unpacks to more than {BOMB_RATIO} times its size"
@@ -63,7 +64,7 @@ class BoundedStream(io.RawIOBase):
             # read1 returns the data before a fault, and raises the fault only at the next call.
             data: bytes = self._inner.read1(len(buffer))  # type: ignore[attr-defined]
         except Exception as error:
-            # zlib, lzma, bz2, gzip and zipfile each have errors of their own for the same thing: damaged data.
+            # zlib, lzma, bz2, gzip and zipfile each have errors of their own for damaged data.
             if isinstance(error, TooLarge) or (
                 isinstance(error, OSError) and error.errno is not None
             ):
@@ -77,13 +78,13 @@ class BoundedStream(io.RawIOBase):
 
 
 class _GzipStream(BoundedStream):
-    """What gzip data contains. Its limit grows with the compressed bytes that were read, so no size is needed."""
+    """The content of gzip data. Its limit grows with the compressed bytes read so far."""
 
     def __init__(self, stream: BinaryIO, head: bytes) -> None:
         import gzip
 
         self._source = _Counted(stream, head)
-        # Data that was compressed twice (a gz in a zip) may not expand to more than the outer data may.
+        # Data compressed twice (a gz in a zip) may not expand beyond the outer limit.
         self._outer = stream.most if isinstance(stream, BoundedStream) else None
         super().__init__(
             cast(IO[bytes], gzip.GzipFile(fileobj=cast(BinaryIO, self._source), mode="rb"))
@@ -136,8 +137,8 @@ def unzip(stream: BinaryIO, head: bytes = b"") -> BinaryIO:
     return cast(BinaryIO, _GzipStream(stream, head))
 
 
-def from_utf_16(stream: BinaryIO, head: bytes) -> BinaryIO:
-    """The text, which Windows PowerShell writes by default, as UTF-8; `head` was already read from the stream."""
+def decode_utf_16(stream: BinaryIO, head: bytes) -> BinaryIO:
+    """UTF-16 text (Windows PowerShell's default) as UTF-8; `head` was already read."""
     little = head[1:1024:2].count(0) >= head[:1024:2].count(0)
     marked = head.startswith((b"\xff\xfe", b"\xfe\xff"))
     encoding = "utf-16" if marked else "utf-16-le" if little else "utf-16-be"
@@ -146,15 +147,13 @@ def from_utf_16(stream: BinaryIO, head: bytes) -> BinaryIO:
 
 def unpacked(stream: BinaryIO) -> io.BufferedReader:
     """The stream, or the data in it if it is gzip."""
-    buffered = _buffered(stream)
+    buffered = _buffer(stream)
     return (
-        _buffered(unzip(cast(BinaryIO, buffered)))
-        if buffered.peek(2).startswith(GZIP)
-        else buffered
+        _buffer(unzip(cast(BinaryIO, buffered))) if buffered.peek(2).startswith(GZIP) else buffered
     )
 
 
-def _buffered(stream: BinaryIO) -> io.BufferedReader:
+def _buffer(stream: BinaryIO) -> io.BufferedReader:
     return (
         stream
         if isinstance(stream, io.BufferedReader)

@@ -1,8 +1,9 @@
-"""Values that start over: a sudden jump, after which metrics follow the shape that they had when the run began.
+"""Values that start over: a jump, after which metrics repeat the shape of the run's start.
 
-That is all that a restart leaves if the step is a row number, as with AzureML's `Run.log`: the index goes on, and the
-learning rate and the loss begin again. A jump alone proves nothing (spikes, cycles, divergence), so every metric that
-has moved since the start must be back there, at the same time, and take the same way again.
+That is all that a restart leaves if the step is a row number, as with AzureML's `Run.log`: the
+index goes on, and the learning rate and the loss begin again. A jump alone proves nothing (spikes,
+cycles, divergence), so every metric that has moved since the start must be back there, at the same
+time, and take the same way again.
 """
 
 from __future__ import annotations
@@ -60,17 +61,17 @@ def restarts_in(
     by_key: Mapping[str, Sequence[Point]],
     clock: Sequence[float],
     limit: float,
-    known: Sequence[tuple[float, float]],
+    answered: Sequence[tuple[float, float]],
     source: str = "",
 ) -> list[Restart]:
-    """The restarts of a run. `limit`: a longer pause can be a restart. `known`: where counters went back, from when to
-    when: those moments have their answer already."""
+    """The restarts of a run. `limit`: a longer pause can be a restart. `answered`: where counters
+    went back, from when to when: those moments have their answer already."""
     finite = {
         key: [point for point in points if isfinite(point.value)] for key, points in by_key.items()
     }
     possible = []
     for before, after in set(_moments(finite, clock, limit)):
-        if not any(before < end and after > start for start, end in known):
+        if not any(before < end and after > start for start, end in answered):
             jump = _jump(finite, before, after, limit)
             possible += [jump] if jump else []
     jumps: list[Jump] = []
@@ -94,14 +95,14 @@ def restarts_in(
     began = clock[0] if clock else 0.0
     result = []
     for jump in jumps:
-        began = max([began, *(end for _, end in known if end < jump.after)])
+        began = max([began, *(end for _, end in answered if end < jump.after)])
         result.append(_restart(run, jump, finite[jump.key], began, source))
         began = jump.after
     return result
 
 
 def trend(values: Sequence[float], index: int) -> Trend:
-    """What the values do from an index on, compared with their start and with the values just before."""
+    """What the values do from an index on, compared with their start and the values before."""
     size = min(index // 2, len(values) - index, WINDOW)
     if index < FEWEST_BEFORE or len(values) - index < FEWEST_AFTER or size < 2:
         return Trend.UNCLEAR
@@ -170,23 +171,23 @@ def _moments(
 def _jump(
     by_key: Mapping[str, Sequence[Point]], before: float, after: float, limit: float
 ) -> Jump | None:
-    """After a pause one metric is enough, otherwise two, or the only one if it takes exactly the same way again; a
-    schedule alone only if its warm-up is repeated."""
+    """After a pause one metric is enough, otherwise two, or the only one if it takes exactly the
+    same way again; a schedule alone only if its warm-up is repeated."""
     trend_of = trends(by_key, before)
-    keys = [key for key, what in trend_of.items() if what is Trend.STARTS_OVER]
+    keys = [key for key, trend in trend_of.items() if trend is Trend.STARTS_OVER]
     if not keys or Trend.GOES_ON in trend_of.values():
         return None
     silent = after - before > limit
     rows = {key: _index(by_key[key], before) for key in keys}
     rises = {key: by_key[key][row].value - by_key[key][row - 1].value for key, row in rows.items()}
-    # Cycles of the learning rate jump up. Back down to the first rate jumps only a warm-up that begins again.
+    # Cycles of the learning rate jump up. Only a repeated warm-up jumps down to the first rate.
     warm_up = any(_RATE.search(key) and rises[key] < 0 for key in keys)
     measured = [key for key in keys if not _SCHEDULED.search(key)]
-    alone = len(keys) == 1
+    is_lone = len(keys) == 1
     certain = silent or (len(trend_of) == 1 and _repeats(by_key[keys[0]], rows[keys[0]]))
     if not warm_up and (
         not measured
-        or (alone and (not certain or _has_cycles(by_key[keys[0]], rows[keys[0]], limit)))
+        or (is_lone and (not certain or _has_cycles(by_key[keys[0]], rows[keys[0]], limit)))
     ):
         return None
     key = max(keys, key=lambda key: (len(by_key[key]), key))
@@ -195,12 +196,12 @@ def _jump(
 
 def _repeats(points: Sequence[Point], row: int) -> bool:
     """The values are those of the start once more, within a twentieth of the jump."""
-    first, again = (
+    first, later = (
         [point.value for point in points[:WINDOW]],
         [point.value for point in points[row : row + WINDOW]],
     )
     most = abs(points[row].value - points[row - 1].value) / 20
-    pairs = list(zip(first[:row], again, strict=False))
+    pairs = list(zip(first[:row], later, strict=False))
     return len(pairs) >= FEWEST_REPEATED and all(abs(a - b) <= most for a, b in pairs)
 
 

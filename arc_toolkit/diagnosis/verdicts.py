@@ -1,16 +1,18 @@
-"""Which nodes are bad, and since when: from what their jobs and they themselves say, compared with their pool.
+"""Which nodes are bad, and since when: their jobs' and their own evidence, against their pool.
 
 1. Evidence from before a node was reimaged, redeployed or created again is about another VM.
-2. Trouble of many nodes of a pool within minutes is one incident (`incidents.py`) and says nothing about a node.
-3. `bad` means: a fault holds at the end of the data; or the node fails significantly more votes (`node_votes.py`), or
-   has significantly more episodes (`episodes.py`), than the rest of its pool (`comparison.py`); or it has three
-   episodes within a week and there is no pool to compare it with.
-4. `suspect` is the same at a weaker level, or three episodes within 12 hours without a good attempt in between, or
-   pressure that holds now. An episode that is over is `recovered` once
+2. Trouble of many nodes of a pool within minutes is one incident (`incidents.py`) and says nothing
+   about a node.
+3. `bad` means: a fault holds at the end of the data; or the node fails significantly more votes
+   (`node_votes.py`), or has significantly more episodes (`episodes.py`), than the rest of its pool
+   (`comparison.py`); or it has three episodes within a week and there is no pool to compare it
+   with.
+4. `suspect` is the same at a weaker level, or three episodes within 12 hours without a good attempt
+   in between, or pressure that holds now. An episode that is over is `recovered` once
    attempts have succeeded since.
 
-The end of the data, "now", is the newest time in it: of attempts, events, node conditions and heartbeats.
-docs/diagnose.md has the figures that scripts/bench verdicts measures.
+The end of the data, "now", is the newest time in it: of attempts, events, node conditions and
+heartbeats. docs/diagnose.md has the figures that scripts/bench verdicts measures.
 """
 
 from __future__ import annotations
@@ -21,9 +23,9 @@ from dataclasses import dataclass, field, replace
 
 from arc_toolkit.diagnosis import comparison, episodes, incidents, node_votes, suggestions
 from arc_toolkit.diagnosis.cluster_index import ClusterIndex
-from arc_toolkit.diagnosis.comparison import Comparison, Record
+from arc_toolkit.diagnosis.comparison import Comparison, NodeCounts
 from arc_toolkit.diagnosis.episodes import Episode, Symptom
-from arc_toolkit.diagnosis.incidents import IncidentMap, Mark
+from arc_toolkit.diagnosis.incidents import IncidentMap, TroubleEvent
 from arc_toolkit.diagnosis.model import (
     Attempt,
     CauseKind,
@@ -39,9 +41,8 @@ from arc_toolkit.diagnosis.statistics import excluded_rate, wilson
 from arc_toolkit.text import plural
 
 OK_BELOW = 0.30  # `ok` excludes a failure rate above this: 9 good votes do
-UNUSUAL = (
-    0.05  # a node whose p-value is under this is not called ok, even if the correction clears it
-)
+# a node whose p-value is under this is not called ok, even if the correction clears it
+UNUSUAL = 0.05
 RECURRENT_EPISODES = 3
 RECURRENT_SECONDS = 7 * 86400
 AGAIN_AND_AGAIN_SECONDS = 12 * 3600
@@ -59,7 +60,7 @@ class NodeCase:
     episodes: list[Episode] = field(default_factory=list)
     comparison: Comparison | None = None
     stuck: int = 0  # jobs that wait for their sandbox, on this node and few others
-    again: int = 0  # episodes in quick succession that the rest of its pool does not have
+    recent_repeats: int = 0  # episodes in quick succession that the rest of its pool does not have
 
     @property
     def evidence(self) -> tuple[Evidence, ...]:
@@ -75,25 +76,25 @@ class NodeCase:
 def judge(
     attempts: Sequence[Attempt], cluster: ClusterIndex
 ) -> tuple[list[Verdict], frozenset[str], list[Incident]]:
-    """A verdict for every known node, worst first; the jobs that fail everywhere; and incidents of many nodes."""
-    widely = node_votes.fails_widely(attempts)
-    everywhere = node_votes.fails_everywhere(attempts, widely)
-    silent = node_votes.without_a_vote(attempts, widely, everywhere)
-    symptoms = episodes.symptoms(attempts, cluster, everywhere)
-    known = _incidents(attempts, symptoms, cluster, silent)
+    """A verdict for every known node, worst first; jobs that fail everywhere; and incidents."""
+    widespread = node_votes.failed_on_many_nodes(attempts)
+    hopeless = node_votes.never_succeeded(attempts, widespread)
+    excluded = node_votes.excluded_jobs(attempts, widespread, hopeless)
+    symptoms = episodes.symptoms(attempts, cluster, hopeless)
+    incident_map = _incidents(attempts, symptoms, cluster, excluded)
     now = _newest_time(attempts, cluster)
     votes = node_votes.count(
         attempts,
         is_older=lambda attempt: _is_older(attempt, cluster),
-        in_incident=lambda attempt: known.covers(attempt.node or "", _moment(attempt)),
-        silent=silent,
+        in_incident=lambda attempt: incident_map.covers(attempt.node or "", _moment(attempt)),
+        excluded=excluded,
     )
-    down = frozenset(symptom.node for symptom in symptoms if symptom.holds)
-    grouped = episodes.group(symptoms, lambda symptom: _belongs(symptom, known, down, now))
+    down = frozenset(symptom.node for symptom in symptoms if symptom.is_ongoing)
+    grouped = episodes.group(symptoms, lambda symptom: _belongs(symptom, incident_map, down, now))
     names = dict.fromkeys((*votes, *cluster.nodes, *cluster.node_events))
     cases = {
         name: NodeCase(
-            name, votes.get(name) or NodeVotes(cluster.place(name).pool), grouped.get(name, [])
+            name, votes.get(name) or NodeVotes(cluster.node_place(name).pool), grouped.get(name, [])
         )
         for name in names
     }
@@ -107,7 +108,7 @@ def judge(
     order = list(Level)
     verdicts = [verdict for verdict, _ in judged]
     verdicts.sort(key=lambda verdict: (order.index(verdict.level), -verdict.failures, verdict.node))
-    return suggestions.add(verdicts, leads), everywhere, known.incidents
+    return suggestions.add(verdicts, leads), hopeless, incident_map.incidents
 
 
 def _newest_time(attempts: Sequence[Attempt], cluster: ClusterIndex) -> float | None:
@@ -117,7 +118,7 @@ def _newest_time(attempts: Sequence[Attempt], cluster: ClusterIndex) -> float | 
 
 
 def _moment(attempt: Attempt) -> float | None:
-    """When it failed: by what speaks against its node, because a lost node reports the end of its pods much later."""
+    """When it failed: by the evidence against its node, which reports ends of pods late."""
     cause = attempt.cause
     time = cause.evidence[0].time if cause and cause.blames_node and cause.evidence else None
     return attempt.end if time is None else time
@@ -125,10 +126,10 @@ def _moment(attempt: Attempt) -> float | None:
 
 def _is_older(attempt: Attempt, cluster: ClusterIndex) -> bool:
     """It ran on the VM that had the name before."""
-    if not cluster.cuts or attempt.node not in cluster.cuts:
+    if not cluster.vm_replaced_at or attempt.node not in cluster.vm_replaced_at:
         return False
     moment = attempt.end or attempt.start
-    return moment is not None and moment < cluster.cuts[attempt.node]
+    return moment is not None and moment < cluster.vm_replaced_at[attempt.node]
 
 
 def _incidents(
@@ -137,17 +138,17 @@ def _incidents(
     cluster: ClusterIndex,
     silent: frozenset[str],
 ) -> IncidentMap:
-    pools = {name: cluster.place(name).pool for name in (*cluster.nodes, *cluster.node_events)}
+    pools = {name: cluster.node_place(name).pool for name in (*cluster.nodes, *cluster.node_events)}
     for attempt in attempts:
         if attempt.node and not attempt.node_truncated:
             pools.setdefault(attempt.node, attempt.pool)
     marks = [
-        Mark(item.evidence.time, item.node, item.kind)
+        TroubleEvent(item.evidence.time, item.node, item.kind)
         for item in symptoms
         if item.evidence.time is not None
     ]
     marks += [
-        Mark(moment, failure.node, CauseKind.UNKNOWN, failure.family or failure.job)
+        TroubleEvent(moment, failure.node, CauseKind.UNKNOWN, failure.family or failure.job)
         for failure, _ in node_votes.failures(attempts)
         if failure.node and failure.job not in silent and failure.node in pools
         if (moment := _moment(failure)) is not None
@@ -155,24 +156,28 @@ def _incidents(
     return incidents.find(marks, pools, cluster)
 
 
-def _belongs(symptom: Symptom, known: IncidentMap, down: frozenset[str], now: float | None) -> bool:
+def _belongs(
+    symptom: Symptom, incident_map: IncidentMap, down: frozenset[str], now: float | None
+) -> bool:
     """To an incident; a node that stays down while most others are back does not."""
     time = symptom.evidence.time
-    if not known.covers(symptom.node, time):
+    if not incident_map.covers(symptom.node, time):
         return False
-    return not (symptom.holds and known.stays_down(symptom.node, time, down, now))
+    return not (symptom.is_ongoing and incident_map.stays_down(symptom.node, time, down, now))
 
 
-def _record(case: NodeCase) -> Record:
+def _record(case: NodeCase) -> NodeCounts:
     # Pressure is mostly made by jobs: it holds now, or it is one failure among others.
     kinds = Counter(item.lead.kind for item in case.episodes if KINDS[item.lead.kind].direct)
     votes = case.votes
-    return Record(votes.pool, tuple(votes.failed), votes.sizes, votes.named - votes.older, kinds)
+    return NodeCounts(
+        votes.pool, tuple(votes.failed), votes.sizes, votes.named - votes.older, kinds
+    )
 
 
 def _verdict(case: NodeCase, cluster: ClusterIndex, now: float | None) -> tuple[Verdict, str]:
     """The verdict, and the reason string that decided, if one did."""
-    place, votes, compared = cluster.place(case.name), case.votes, case.comparison
+    place, votes, compared = cluster.node_place(case.name), case.votes, case.comparison
     verdict = Verdict(
         node=case.name,
         level=Level.NOT_ENOUGH_DATA,
@@ -183,7 +188,7 @@ def _verdict(case: NodeCase, cluster: ClusterIndex, now: float | None) -> tuple[
         pool_rate=compared.rate if compared else None,
         p_value=compared.p_value if compared and compared.possible else None,
         evidence=case.evidence,
-        since=cluster.cuts.get(case.name) if votes.older else None,
+        since=cluster.vm_replaced_at.get(case.name) if votes.older else None,
         spot=place.spot,
         vm_instance=place.vm_instance,
         gone=cluster.is_gone(case.name),
@@ -218,10 +223,11 @@ def _level(
         return Level.BAD, f"{len(case.episodes)} times: {_text(last)}", last
     if present:
         return Level.SUSPECT, _text(present[-1]), present[-1]
-    if last and case.again:
+    if last and case.recent_repeats:
         return (
             Level.SUSPECT,
-            f"{case.again} times within 12 h, and nothing succeeded in between: {_text(last)}",
+            f"{case.recent_repeats} times within 12 h, and nothing succeeded in between: "
+            f"{_text(last)}",
             last,
         )
     if compared and compared.suspect:
@@ -251,12 +257,14 @@ def _level(
             f"over, but no attempt has succeeded since: {_text(last)}",
             last,
         )
-    return *_without_evidence(case), None
+    return *_verdict_without_evidence(case), None
 
 
-def _is_up_again(known: Sequence[Episode], cluster: ClusterIndex, now: float | None) -> bool:
+def _is_up_again(
+    node_episodes: Sequence[Episode], cluster: ClusterIndex, now: float | None
+) -> bool:
     """A node that was lost, once in half a day, is ready and has been for a while."""
-    lead, last = known[-1].lead, known[-1].last
+    lead, last = node_episodes[-1].lead, node_episodes[-1].last
     node = cluster.nodes.get(lead.node)
     if (
         lead.kind is not CauseKind.NODE_LOST
@@ -266,14 +274,14 @@ def _is_up_again(known: Sequence[Episode], cluster: ClusterIndex, now: float | N
         or now is None
     ):
         return False
-    before = known[-2].last if len(known) > 1 else None
+    before = node_episodes[-2].last if len(node_episodes) > 1 else None
     return now - last >= UP_AGAIN_SECONDS and (
         before is None or last - before > AGAIN_AND_AGAIN_SECONDS
     )
 
 
 def _mark_stuck(cases: Mapping[str, NodeCase], attempts: Sequence[Attempt]) -> None:
-    """Counts the jobs that wait for their sandbox while nothing else starts there, unless much of the pool has that."""
+    """Counts jobs that wait for their sandbox where nothing else starts, unlike in the pool."""
     waiting: dict[str, list[Attempt]] = {}
     for attempt in attempts:
         if (
@@ -285,18 +293,21 @@ def _mark_stuck(cases: Mapping[str, NodeCase], attempts: Sequence[Attempt]) -> N
             waiting.setdefault(attempt.node, []).append(attempt)
     sizes = Counter(case.votes.pool for case in cases.values())
     stuck = Counter(cases[name].votes.pool for name in waiting)
-    for name, own in waiting.items():
+    for name, waiting_attempts in waiting.items():
         pool = cases[name].votes.pool
-        first = min((attempt.start for attempt in own if attempt.start is not None), default=None)
+        first = min(
+            (attempt.start for attempt in waiting_attempts if attempt.start is not None),
+            default=None,
+        )
         if first is None or stuck[pool] > max(1, comparison.MOST_SET_ASIDE * sizes[pool]):
             continue
         if not any(start > first for start in cases[name].votes.running) and not cases[
             name
         ].good_since(first):
-            cases[name].stuck = len({attempt.family or attempt.job for attempt in own})
+            cases[name].stuck = len({attempt.family or attempt.job for attempt in waiting_attempts})
 
 
-def _without_evidence(case: NodeCase) -> tuple[Level, str]:
+def _verdict_without_evidence(case: NodeCase) -> tuple[Level, str]:
     votes, compared = case.votes, case.comparison
     if not votes.votes:
         return (
@@ -306,12 +317,12 @@ def _without_evidence(case: NodeCase) -> tuple[Level, str]:
     limit = excluded_rate(votes.failures, votes.votes)
     if limit >= OK_BELOW or (compared and compared.p_value < UNUSUAL):
         return Level.NOT_ENOUGH_DATA, _share(votes)
-    what = f"{votes.votes} good jobs exclude"
+    text = f"{votes.votes} good jobs exclude"
     if votes.failures:
-        what = f"{plural(votes.failures, 'failure')} in {votes.votes} jobs exclude" + (
+        text = f"{plural(votes.failures, 'failure')} in {votes.votes} jobs exclude" + (
             "s" if votes.failures == 1 else ""
         )
-    return Level.OK, f"{what} a failure rate above {100 * limit:.0f} %"
+    return Level.OK, f"{text} a failure rate above {100 * limit:.0f} %"
 
 
 def _mark_again_and_again(cases: Iterable[NodeCase]) -> None:
@@ -320,14 +331,14 @@ def _mark_again_and_again(cases: Iterable[NodeCase]) -> None:
     for case in cases:
         pools.setdefault(case.votes.pool, []).append(case)
     for members in pools.values():
-        counts = [_again_and_again(case) for case in members]
+        counts = [_recent_repeats(case) for case in members]
         if sum(map(bool, counts)) <= max(1, comparison.MOST_SET_ASIDE * len(members)):
             for case, count in zip(members, counts, strict=True):
-                case.again = count
+                case.recent_repeats = count
 
 
-def _again_and_again(case: NodeCase) -> int:
-    """How many of the newest episodes were within 12 hours without a good attempt in between; 0 if too few."""
+def _recent_repeats(case: NodeCase) -> int:
+    """How many of the newest episodes fell within 12 hours and no good attempt; 0 if too few."""
     ends = [
         item.last
         for item in case.episodes
@@ -369,5 +380,8 @@ def _difference(case: NodeCase, compared: Comparison) -> tuple[str, Episode | No
             f"{_share(case.votes)}; {100 * (compared.rate or 0):.0f} % on the rest of its pool",
             None,
         )
-    own = [episode for episode in case.episodes if episode.lead.kind is compared.kind]
-    return f"{len(own)} times, more than the rest of its pool: {_text(own[-1])}", own[-1]
+    same_kind = [episode for episode in case.episodes if episode.lead.kind is compared.kind]
+    return (
+        f"{len(same_kind)} times, more than the rest of its pool: {_text(same_kind[-1])}",
+        same_kind[-1],
+    )

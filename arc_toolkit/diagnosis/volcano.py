@@ -1,6 +1,7 @@
-"""Jobs and PodGroups of Volcano, which schedules AzureML's pods: a gang exists before, and often without, its pods.
+"""Volcano's jobs and PodGroups: a gang exists before, and often without, its pods.
 
-Before 1.4 a PodGroup has the name of its job, later also the job's UID behind it; AzureML writes its `jobId` on both.
+Before 1.4 a PodGroup has the name of its job, later also the job's UID behind it; AzureML writes
+its `jobId` on both.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from arc_toolkit.diagnosis import families, times
+from arc_toolkit.diagnosis import identities, times
 from arc_toolkit.diagnosis.cluster_index import ClusterIndex
 from arc_toolkit.diagnosis.pod_states import ClusterEvent, PodState
 from arc_toolkit.kube.pods import RUN_ID_LABEL
@@ -58,10 +59,10 @@ def gangs(cluster: ClusterIndex) -> list[GangState]:
             for item in rows(meta.get("ownerReferences"))
             if item.get("kind") == "Job"
         ]
-        known = [by_name.get((namespace, owner)) for owner in (*owners, name)] + [
+        matches = [by_name.get((namespace, owner)) for owner in (*owners, name)] + [
             by_id.get((namespace, job_id))
         ]
-        gang = next((item for item in known if item), None)
+        gang = next((item for item in matches if item), None)
         if gang is None:
             gang = GangState(namespace, name, job_id, _run_id(meta))
             result.append(gang)
@@ -92,9 +93,9 @@ def gangs(cluster: ClusterIndex) -> list[GangState]:
     return result
 
 
-def gang_of(pod: PodState, known: list[GangState]) -> GangState | None:
-    """The gang of a pod: by its labels and annotation, otherwise by the name that its pods begin with."""
-    for gang in known:
+def gang_of(pod: PodState, gang_states: list[GangState]) -> GangState | None:
+    """The gang of a pod: by its labels and annotation, otherwise by its name's beginning."""
+    for gang in gang_states:
         if gang.namespace == pod.namespace and (
             (pod.gang and pod.gang in (gang.name, gang.job_id))
             or (pod.pod_group and pod.pod_group == gang.group_name)
@@ -119,7 +120,7 @@ def _job(raw: Mapping[str, Any]) -> GangState:
                 parent
                 for template in templates
                 if (
-                    parent := families.parent_of_pod(
+                    parent := identities.parent_of_pod(
                         mapping(template.get("metadata")), mapping(template.get("spec"))
                     )
                 )

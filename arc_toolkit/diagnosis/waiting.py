@@ -1,8 +1,9 @@
 """What a pod that has not started waits for, and what is missing.
 
-The state of the pod decides: its condition PodScheduled and its containers; then its newest event, because a trouble
-that was overcome leaves its events behind; then its gang, which Volcano may not have admitted. Messages are the only
-source for what is missing. The patterns for them are in this module; only matched parts are shown.
+The state of the pod decides: its condition PodScheduled and its containers; then its newest event,
+because a trouble that was overcome leaves its events behind; then its gang, which Volcano may not
+have admitted. Messages are the only source for what is missing. The patterns for them are in this
+module; only matched parts are shown.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from arc_toolkit.diagnosis import signals
 from arc_toolkit.diagnosis.cluster_index import ClusterIndex
 from arc_toolkit.diagnosis.model import Evidence, EvidenceSource, Waiting, WaitingFor
 from arc_toolkit.diagnosis.pod_states import ClusterEvent, ContainerState, PodState
+from arc_toolkit.diagnosis.times import START_UP_SECONDS
 from arc_toolkit.diagnosis.volcano import GangState
-from arc_toolkit.diagnosis.windows import START_UP_SECONDS
 
-# Reasons of waiting containers (kubernetes: pkg/kubelet/images/types.go, pkg/kubelet/container/sync_result.go).
+# Reasons of waiting containers (kubernetes: pkg/kubelet/images/types.go, .../sync_result.go).
 CONTAINER_REASONS = {
     "ErrImagePull": WaitingFor.IMAGE,
     "ImagePullBackOff": WaitingFor.IMAGE,
@@ -34,7 +35,7 @@ CONTAINER_REASONS = {
     "RunContainerError": WaitingFor.CONTAINER,
     "CrashLoopBackOff": WaitingFor.CONTAINER,
 }
-# Events on the way of a pod to its start (kubernetes: pkg/kubelet/events/event.go). None: what came before is over.
+# Events before a pod's start (kubernetes: pkg/kubelet/events/event.go). None: trouble is over.
 POD_EVENTS: dict[str, WaitingFor | None] = {
     "Scheduled": None,
     "FailedAttachVolume": WaitingFor.MOUNT,
@@ -65,7 +66,8 @@ FIT = re.compile(
     r"\d+/(\d+) nodes are (?:un)?available: (.*?)(?:\. |\.?$|\.? preemption:)", re.DOTALL
 )
 MISSING = re.compile(
-    r"(\d+) (Insufficient [\w./-]{1,80}|Too many pods|node\(s\) [A-Za-z' /-]{1,80}(?:\{[\w./-]{1,120})?)"
+    r"(\d+) (Insufficient [\w./-]{1,80}|Too many pods"
+    r"|node\(s\) [A-Za-z' /-]{1,80}(?:\{[\w./-]{1,120})?)"
 )
 # Volcano: plugins/gang, cache.go; plugins/capacity, proportion, resourcequota, overcommit.
 GANG_NOT_READY = re.compile(r"pod group is not ready|tasks in gang")
@@ -77,7 +79,7 @@ QUOTA = re.compile(
     re.I,
 )
 LACKING = re.compile(r"(?:insufficient|overused|Insufficient) ([\w./-]{1,80})")
-# kubernetes: apiserver resourcequota admission: `requested: requests.cpu=8, used: requests.cpu=60, limited: ...`
+# apiserver resourcequota: `requested: requests.cpu=8, used: requests.cpu=60, limited: ...`
 AMOUNT = re.compile(
     r"(requested|used|limited): ([\w./-]{1,60}=\w{1,20}(?:,[\w./-]{1,60}=\w{1,20})*)"
 )
@@ -86,7 +88,7 @@ PLUGIN = re.compile(r"plugin type=\"([\w.-]{1,40})\"")
 WEBHOOK = re.compile(
     r"admission webhook \"([\w.-]{1,120})\"|violates (PodSecurity)|denied by (\w{1,60})"
 )
-# Why an image or a volume is refused, in the words of the registry, the storage account or the operating system.
+# Why an image or a volume is refused: words of registry, storage account or kernel.
 REFUSALS = (
     (re.compile(r"not ?found|manifest unknown|does not exist|no such", re.I), "not found"),
     (
@@ -98,12 +100,13 @@ REFUSALS = (
     (re.compile(r"timed? ?out|deadline|no such host|dial tcp|connection", re.I), "not reachable"),
 )
 NO_ADDRESS = re.compile(
-    r"(?:allocate|available|exhaust|insufficient)\w* (?:ip|address|subnet)|no (?:free|available) ip",
+    r"(?:allocate|available|exhaust|insufficient)\w* (?:ip|address|subnet)"
+    r"|no (?:free|available) ip",
     re.I,
 )
 
 
-def of_pod(pod: PodState, gang: GangState | None, cluster: ClusterIndex) -> Waiting | None:
+def pod_waiting(pod: PodState, gang: GangState | None, cluster: ClusterIndex) -> Waiting | None:
     """What a pod that has not started waits for; None if nothing is known."""
     events = [
         event
@@ -111,7 +114,7 @@ def of_pod(pod: PodState, gang: GangState | None, cluster: ClusterIndex) -> Wait
         if event.reason in (*POD_EVENTS, *SCHEDULER_EVENTS)
     ]
     if pod.node is None:
-        return _unscheduled(pod, gang, events)
+        return _unscheduled_waiting(pod, gang, events)
     for item in pod.containers:
         if item.state == "waiting" and (kind := CONTAINER_REASONS.get(item.reason)):
             return Waiting(kind, (_container_evidence(item, kind), *_evidence_of(events, kind)))
@@ -145,22 +148,22 @@ def of_pod(pod: PodState, gang: GangState | None, cluster: ClusterIndex) -> Wait
     return None
 
 
-def of_gang(gang: GangState) -> Waiting | None:
+def gang_waiting(gang: GangState) -> Waiting | None:
     """What a gang waits for that has no pods yet, or whose pods no scheduler has looked at."""
     for event in reversed(gang.job_events):
         if event.reason == "FailedCreate":
             kind = WaitingFor.QUOTA if QUOTA.search(event.message) else WaitingFor.ADMISSION
             message = (
-                _amounts(event.message) if kind is WaitingFor.QUOTA else _refused(event.message)
+                _amounts(event.message) if kind is WaitingFor.QUOTA else _refusal(event.message)
             )
             return Waiting(
                 kind, (Evidence(EvidenceSource.VOLCANO_JOB, event.reason, message, event.time),)
             )
-    said = [event for event in gang.group_events if event.reason in SCHEDULER_EVENTS]
-    if not said and not gang.unschedulable:
-        said = [event for event in gang.job_events if event.reason == "PodGroupPending"]
-    for event in (*reversed(said), *gang.unschedulable):
-        return _of_message(EvidenceSource.POD_GROUP, event, WaitingFor.POD_GROUP)
+    events = [event for event in gang.group_events if event.reason in SCHEDULER_EVENTS]
+    if not events and not gang.unschedulable:
+        events = [event for event in gang.job_events if event.reason == "PodGroupPending"]
+    for event in (*reversed(events), *gang.unschedulable):
+        return _message_waiting(EvidenceSource.POD_GROUP, event, WaitingFor.POD_GROUP)
     if gang.group_phase or gang.job_phase:
         phase = signals.reason_text(gang.group_phase or gang.job_phase)
         message = "Volcano has not admitted the gang"
@@ -171,33 +174,36 @@ def of_gang(gang: GangState) -> Waiting | None:
     return None
 
 
-def _unscheduled(
+def _unscheduled_waiting(
     pod: PodState, gang: GangState | None, events: list[ClusterEvent]
 ) -> Waiting | None:
     condition = pod.unscheduled
     if condition is None or not condition.message:
-        said = [event for event in events if event.reason in SCHEDULER_EVENTS]
-        if said:
-            return _of_message(EvidenceSource.POD_EVENT, said[-1], WaitingFor.UNSCHEDULABLE)
+        messages = [event for event in events if event.reason in SCHEDULER_EVENTS]
+        if messages:
+            return _message_waiting(
+                EvidenceSource.POD_EVENT, messages[-1], WaitingFor.UNSCHEDULABLE
+            )
     if condition is None:
-        return of_gang(gang) if gang else None
+        return gang_waiting(gang) if gang else None
     # Volcano calls a pod Schedulable or Undetermined that only waits for the rest of its gang.
-    own = condition.reason not in ("Schedulable", "Undetermined")
-    return _of_message(
+    is_own = condition.reason not in ("Schedulable", "Undetermined")
+    return _message_waiting(
         EvidenceSource.POD_CONDITION,
         condition,
-        WaitingFor.UNSCHEDULABLE if own else WaitingFor.POD_GROUP,
+        WaitingFor.UNSCHEDULABLE if is_own else WaitingFor.POD_GROUP,
     )
 
 
-def _of_message(source: EvidenceSource, event: ClusterEvent, kind: WaitingFor) -> Waiting:
+def _message_waiting(source: EvidenceSource, event: ClusterEvent, kind: WaitingFor) -> Waiting:
     """From what a scheduler says: quota, nodes that do not fit, or a gang that is not complete."""
     text = event.message
     if QUOTA.search(text):
         kind, message = WaitingFor.QUOTA, _amounts(text)
     elif fit := FIT.search(text):
         missing = ", ".join(
-            f"{count} {what.replace('{', '')}".strip() for count, what in MISSING.findall(fit[2])
+            f"{count} {reason.replace('{', '')}".strip()
+            for count, reason in MISSING.findall(fit[2])
         )
         kind = WaitingFor.UNSCHEDULABLE if kind is not WaitingFor.POD_GROUP else kind
         message = f"no node of {fit[1]} fits: {missing}" if missing else f"no node of {fit[1]} fits"
@@ -224,17 +230,19 @@ def _amounts(text: str) -> str:
     return "; ".join(["the quota is used up", *amounts, *lacking])
 
 
-def _refused(text: str) -> str:
+def _refusal(text: str) -> str:
     match = WEBHOOK.search(text)
     by = next((part for part in match.groups() if part), "") if match else ""
     return f"the pod was refused by {by}" if by else "the API server refused the pod"
 
 
 def _container_evidence(item: ContainerState, kind: WaitingFor) -> Evidence:
-    what = "the image cannot be pulled" if kind is WaitingFor.IMAGE else "it cannot be created"
-    message = f"{'init ' if item.init else ''}container {_short(item.name)}: {what}"
+    problem = "the image cannot be pulled" if kind is WaitingFor.IMAGE else "it cannot be created"
+    message = f"{'init ' if item.init else ''}container {_short(item.name)}: {problem}"
     return Evidence(
-        EvidenceSource.CONTAINER, signals.reason_text(item.reason), message + _why(item.message)
+        EvidenceSource.CONTAINER,
+        signals.reason_text(item.reason),
+        message + _refusal_reason(item.message),
     )
 
 
@@ -244,7 +252,7 @@ def _evidence_of(events: Iterable[ClusterEvent], kind: WaitingFor) -> tuple[Evid
 
 
 def _event_evidence(event: ClusterEvent, kind: WaitingFor) -> Evidence:
-    why = _why(event.message)
+    detail = _refusal_reason(event.message)
     if kind is WaitingFor.MOUNT:
         match = VOLUME.search(event.message)
         name = next((part for part in match.groups() if part), "") if match else ""
@@ -256,19 +264,19 @@ def _event_evidence(event: ClusterEvent, kind: WaitingFor) -> Evidence:
             if match
             else "the sandbox of the pod cannot be created"
         )
-        why = ": no address left" if NO_ADDRESS.search(event.message) else ""
+        detail = ": no address left" if NO_ADDRESS.search(event.message) else ""
     elif event.reason == "Pulling":
-        message, why = "the image is being pulled", ""
+        message, detail = "the image is being pulled", ""
     elif kind is WaitingFor.IMAGE:
         message = "the image cannot be pulled"
     else:
         message = "a container cannot be created"
     return Evidence(
-        EvidenceSource.POD_EVENT, signals.reason_text(event.reason), message + why, event.time
+        EvidenceSource.POD_EVENT, signals.reason_text(event.reason), message + detail, event.time
     )
 
 
-def _why(text: str) -> str:
+def _refusal_reason(text: str) -> str:
     return next((f": {meaning}" for pattern, meaning in REFUSALS if pattern.search(text)), "")
 
 

@@ -1,12 +1,13 @@
-"""What runs on every node: it keeps standbys warm, starts and ends ranks, watches for eviction notices, and reports.
+"""The agent of a node: keeps standbys warm, starts and ends ranks, watches notices, reports.
 
-The controller hears from it at least twice a second. If the connection breaks, the ranks go on and the agent
-connects again: a controller that comes back finds the run as it is.
+The controller hears from it at least twice a second. If the connection breaks, the ranks go on and
+the agent connects again: a controller that comes back finds the run as it is.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import queue
@@ -14,25 +15,76 @@ import selectors
 import shutil
 import signal
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from arc_toolkit.elastic.agent_folder import AgentFolder
-from arc_toolkit.elastic.copies import CopyKeeper, CopyServer, copies_folder, get
+from arc_toolkit.elastic.checkpoint_copies import CopyKeeper, CopyServer, copies_folder, get
 from arc_toolkit.elastic.messages import LineConnection, Message, ReservedPort, connect
-from arc_toolkit.elastic.node_notices import node_sources
+from arc_toolkit.elastic.rank_placement import gpus_of
 from arc_toolkit.elastic.ranks import RankProcess, Template
-from arc_toolkit.elastic.worlds import gpus_of
-from arc_toolkit.notices.notice import Notice, NoticeKind
+from arc_toolkit.notices.notice import EVICTED_EXIT_CODE, Notice, NoticeKind
 from arc_toolkit.notices.run_log import run_line, utc
+from arc_toolkit.notices.sources import cloud_source, find_cloud
+from arc_toolkit.notices.sources.notice_file import NoticeFile
 from arc_toolkit.notices.watcher import Watcher
 
+if TYPE_CHECKING:
+    from arc_toolkit.notices.sources import NoticeSource
+
+
+_PREFIX = "arc-toolkit-agent-"
+_LOCK = ".lock"
+_YOUNG_SECONDS = 60.0  # its agent may be about to lock it
+
+
+class AgentFolder:
+    """Locked while its process lives, which others can see even from another PID namespace."""
+
+    def __init__(self) -> None:
+        _remove_abandoned(Path(tempfile.gettempdir()))
+        self.path = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        self._lock = os.open(self.path / _LOCK, os.O_WRONLY | os.O_CREAT, 0o600)
+        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def remove(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+        os.close(self._lock)
+
+
+def _remove_abandoned(root: Path) -> None:
+    for path in root.glob(f"{_PREFIX}*"):
+        with contextlib.suppress(
+            OSError
+        ):  # another user's, in use, or just removed by somebody else
+            if time.time() - path.stat().st_mtime < _YOUNG_SECONDS:
+                continue
+            handle = os.open(path / _LOCK, os.O_WRONLY | os.O_CREAT, 0o600)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(path, ignore_errors=True)
+            finally:
+                os.close(handle)
+
+
+def node_sources(config: Message, node: str) -> list[NoticeSource]:
+    """The metadata service of its cloud, and a file with its name, as the user asked for."""
+    sources: list[NoticeSource] = []
+    cloud = find_cloud() if config["cloud"] == "auto" else config["cloud"]
+    if cloud not in (None, "none"):
+        sources.append(cloud_source(cloud, config.get("metadata")))
+    if config.get("notice_dir"):
+        source = NoticeFile(os.path.join(config["notice_dir"], node))
+        source.period = 0.2
+        sources.append(source)
+    return sources
+
+
 BEAT_SECONDS = 0.5
-EVICTED = 143
 UNKNOWN_SECONDS = 10.0  # after which a script that does not report its steps is taken to train
 _TICK = 0.05
 _RECONNECT_SECONDS = 60.0
@@ -44,7 +96,7 @@ class ControllerGone(Exception):
 
 
 class ElasticAgent:
-    """One node. `find_controller` gives the address of the controller, which may change when it is restarted."""
+    """One node. `find_controller` gives the controller's address, which a restart may change."""
 
     def __init__(
         self,
@@ -100,7 +152,7 @@ class ElasticAgent:
             if self._leaving:
                 shutil.rmtree(self._checkpoints, ignore_errors=True)
 
-    # --- the controller ------------------------------------------------------------------------------------
+    # --- the controller ---------------------------------------------------------------------------
 
     def _connect(self) -> None:
         end = time.monotonic() + _RECONNECT_SECONDS
@@ -132,7 +184,7 @@ class ElasticAgent:
             doomed=self._watcher is not None and self._watcher.pending(),
             deadline=self._watcher.deadline if self._watcher is not None else None,
         )
-        self._selector.register(self._connection, selectors.EVENT_READ, self._from_controller)
+        self._selector.register(self._connection, selectors.EVENT_READ, self._read_controller)
 
     def _serve(self) -> None:
         assert self._connection is not None
@@ -153,7 +205,7 @@ class ElasticAgent:
         except OSError as error:
             raise ControllerGone from error
 
-    def _from_controller(self) -> None:
+    def _read_controller(self) -> None:
         assert self._connection is not None
         try:
             messages = self._connection.receive()
@@ -174,16 +226,16 @@ class ElasticAgent:
                     step=message["step"],
                     agreed=message["agreed"],
                 )
-                for process in self._of(message["generation"]):
+                for process in self._ranks_of(message["generation"]):
                     if process.generation == message["generation"]:
                         process.stop(notice)
             elif kind == "kill":
-                for process in self._of(message["generation"]):
+                for process in self._ranks_of(message["generation"]):
                     process.kill()
             elif kind == "leave":
                 self._leaving = True
 
-    def _of(self, generation: int) -> list[RankProcess]:
+    def _ranks_of(self, generation: int) -> list[RankProcess]:
         """The ranks of a generation, and what is left of older ones."""
         ranks = [item for item in self._processes if item.rank is not None and item.code is None]
         return [item for item in ranks if item.generation <= generation]
@@ -217,15 +269,15 @@ class ElasticAgent:
         if notice.kind.ends_process:
             _log("notice", kind=notice.kind.value, source=notice.source, deadline=deadline)
 
-    # --- processes -----------------------------------------------------------------------------------------
+    # --- processes --------------------------------------------------------------------------------
 
     def _fill(self) -> None:
-        """As many standbys as there are slots: after a stop every rank of the next generation starts from one."""
+        """As many standbys as slots: after a stop every rank of the next generation needs one."""
         if self._template is None:
             modules = [] if self._is_import_fatal else self._config["modules"]
             folder = Path(self._config["working_dir"] or os.getcwd())
             self._template = Template(folder, modules, self._config["environment"])
-            self._selector.register(self._template, selectors.EVENT_READ, self._from_template)
+            self._selector.register(self._template, selectors.EVENT_READ, self._read_template)
         standbys = sum(item.rank is None and item.code is None for item in self._processes)
         for _ in range(standbys, self._slots):
             try:
@@ -238,7 +290,7 @@ class ElasticAgent:
             ):
                 self._selector.register(handle, selectors.EVENT_READ, partial(action, process))
 
-    def _from_template(self) -> None:
+    def _read_template(self) -> None:
         template = self._template
         if template is None or template.receive():
             return
@@ -254,7 +306,7 @@ class ElasticAgent:
         )
 
     def _prepare(self, message: Message) -> None:
-        """Have the newest checkpoint here before the ranks start; copying must not keep the agent from reporting."""
+        """Have the newest checkpoint here before the ranks start, without blocking reports."""
         name, head = message["checkpoint"], self._config["copies"]
         if self._keeper is not None:
             self._keeper.peer = tuple(message["peer"]) if message["peer"] else None
@@ -268,7 +320,7 @@ class ElasticAgent:
             except (OSError, ValueError):
                 arrived = False
             if arrived and self._keeper is not None:
-                self._keeper.received(name)
+                self._keeper.note_received(name)
             if not arrived:
                 self._note(f"{name} could not be copied from the head")
             self._put(_FETCHED, **message)
@@ -279,7 +331,7 @@ class ElasticAgent:
         """Turn standbys into ranks: the warm ones first, and new ones if there are not enough."""
         generation = message["generation"]
         _log("start", node=os.uname().nodename, generation=generation, ranks=len(message["ranks"]))
-        for process in self._of(generation - 1):  # nothing of an older generation goes on
+        for process in self._ranks_of(generation - 1):  # nothing of an older generation goes on
             process.kill()
         self._reserved.release()
         self._reserved = ReservedPort()
@@ -296,8 +348,8 @@ class ElasticAgent:
                 for variable in ("ARC_TOOLKIT_CHECKPOINTS", "ADAPTDL_CHECKPOINT_PATH"):
                     job["environment"][variable] = str(self._checkpoints)
             if self._gpus:
-                own = gpus_of(self._gpus, self._slots, int(job["environment"]["LOCAL_RANK"]))
-                job["environment"]["CUDA_VISIBLE_DEVICES"] = ",".join(own)
+                rank_gpus = gpus_of(self._gpus, self._slots, int(job["environment"]["LOCAL_RANK"]))
+                job["environment"]["CUDA_VISIBLE_DEVICES"] = ",".join(rank_gpus)
             try:
                 standbys[0].run(generation, rank, job, self._folder.path)
             except OSError:
@@ -313,7 +365,7 @@ class ElasticAgent:
                 process.is_ready = True
                 self._send("warm", warm=self._warm(), port=self._reserved.port)
             elif message.get("type") == "exit":
-                self._ended(process, message["code"])
+                self._report_end(process, message["code"])
 
     def _output(self, process: RankProcess) -> None:
         if process not in self._processes:
@@ -339,23 +391,25 @@ class ElasticAgent:
                 self._end(process, int(line))
 
     def _end(self, process: RankProcess, code: int) -> None:
-        """The process is gone. What it wrote last is read, but not waited for: its children may hold the pipe."""
+        """The process is gone. Its output so far is read; its children may hold the pipe open."""
         self._answer(process)
-        self._ended(process, code)
+        self._report_end(process, code)
         for handle in process.handles:
             self._selector.unregister(handle)
         process.close()
         self._processes.remove(process)
 
-    def _ended(self, process: RankProcess, code: int) -> None:
+    def _report_end(self, process: RankProcess, code: int) -> None:
         if process.code is not None:
             return
         process.code = code
         if process.rank is not None:
             self._output(process)  # the run may end with what is reported below
-            if rest := process.buffers.pop(process.output, b""):
-                self._send_output(process, rest)
-            is_evicted = code == EVICTED and self._watcher is not None and self._watcher.pending()
+            if remaining := process.buffers.pop(process.output, b""):
+                self._send_output(process, remaining)
+            is_evicted = (
+                code == EVICTED_EXIT_CODE and self._watcher is not None and self._watcher.pending()
+            )
             record = process.progress
             _log(
                 "end",
@@ -372,7 +426,7 @@ class ElasticAgent:
                 progress=process.progress and process.progress.fields(),
             )
 
-    # --- reports -------------------------------------------------------------------------------------------
+    # --- reports ----------------------------------------------------------------------------------
 
     def _report(self) -> None:
         while True:
@@ -387,33 +441,35 @@ class ElasticAgent:
         ranks = [item for item in self._processes if item.rank is not None and item.code is None]
         generation = max((item.generation for item in ranks), default=0)
         records = {str(item.rank): item.progress for item in ranks if item.generation == generation}
-        known = {rank: record.fields() for rank, record in records.items() if record is not None}
+        step_fields = {
+            rank: record.fields() for rank, record in records.items() if record is not None
+        }
         now = time.monotonic()
         if not ranks or generation != self._began[0]:
             self._began = generation, now
         is_young = now - self._began[1] < UNKNOWN_SECONDS
-        # Every moment counts while ranks are to do their first step, or to stop. Otherwise looking more often than
-        # reporting would only take processor time from them.
+        # Every moment counts while ranks are to do their first step, or to stop. Otherwise looking
+        # more often than reporting would only take processor time from them.
         was_busy = self._is_busy
         self._is_busy = any(item.is_asked_by for item in ranks) or (
-            is_young and len(known) < len(ranks)
+            is_young and len(step_fields) < len(ranks)
         )
         if now - self._last_beat >= BEAT_SECONDS or (
-            known != self._steps and (was_busy or self._is_busy)
+            step_fields != self._steps and (was_busy or self._is_busy)
         ):
-            self._steps, self._last_beat = known, now
+            self._steps, self._last_beat = step_fields, now
             pending = self._watcher is not None and self._watcher.pending()
             is_taking_part = any(item.takes_part for item in ranks)
             self._send(
                 "beat",
                 generation=generation,
-                steps=known,
+                steps=step_fields,
                 takes_part=is_taking_part,
                 doomed=pending,
             )
         # Imports wait until the first step is done, or probably so.
         is_cheap = self._template is not None and self._template.forks
-        if self._config and (is_cheap or not ranks or known or not is_young):
+        if self._config and (is_cheap or not ranks or step_fields or not is_young):
             self._fill()
 
 

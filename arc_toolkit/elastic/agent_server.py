@@ -6,14 +6,68 @@ import contextlib
 import selectors
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
 
-from arc_toolkit.elastic.agent_link import AgentLink
 from arc_toolkit.elastic.messages import LineConnection, Message
+from arc_toolkit.elastic.rank_placement import Capacity
+
+GONE = float("-inf")
+
+
+class ClusterPort(Protocol):
+    """What the controller asks of the cluster; see `ray_cluster.py`."""
+
+    def poll(self, address: tuple[str, int], connected: Collection[str], workers: int) -> None:
+        """Start agents on nodes that have none, and ask for nodes for so many workers.
+
+        Called about once a second, and must not wait.
+        """
+
+    def drain(self, node: str, deadline: float | None) -> None:
+        """Nothing else may land on this node."""
+
+
+@dataclass(eq=False)
+class AgentLink:
+    """One connected agent."""
+
+    connection: LineConnection
+    node: str = ""
+    slots: int = 0
+    warm: int = 0
+    address: str = ""
+    port: int = 0
+    copies_port: int = 0
+    last_heard: float = 0.0  # when it was last heard of
+    has_notice: bool = False
+    deadline: float | None = None
+
+    def introduce(self, hello: Message) -> None:
+        self.node, self.slots, self.warm = hello["node"], hello["slots"], hello["warm"]
+        self.address, self.port, self.copies_port = (
+            hello["address"],
+            hello["port"],
+            hello["copies_port"],
+        )
+        self.has_notice, self.deadline = hello["doomed"], hello["deadline"]
+
+    @property
+    def capacity(self) -> Capacity:
+        return Capacity(self.node, self.slots, self.warm, self.has_notice)
+
+    def send(self, kind: str, /, **fields: Any) -> None:
+        """An agent that cannot be reached is found by the next look at who is silent."""
+        try:
+            self.connection.send(kind, **fields)
+        except OSError:
+            self.last_heard = GONE
+
 
 _LATE_SECONDS = 0.15
-# A node that is silent for so long is lost. Agents speak twice a second; on a loaded machine all of them are late
-# at once, and so is this loop: its own delays do not count.
+# A node that is silent for so long is lost. Agents speak twice a second; on a loaded machine all of
+# them are late at once, and so is this loop: its own delays do not count.
 SILENCE_SECONDS = 2.5
 
 
@@ -40,7 +94,7 @@ class AgentServer:
             except (OSError, ValueError):
                 yield from self._drop(agent, "its connection was closed")
                 continue
-            agent.seen = time.monotonic()
+            agent.last_heard = time.monotonic()
             for message in messages:
                 yield agent, message
         now = time.monotonic()
@@ -49,23 +103,23 @@ class AgentServer:
             late > seconds + _LATE_SECONDS
         ):  # this process was not running: the silence of others is not theirs
             for agent in self.links:
-                agent.seen += late
-        for agent in [item for item in self.links if now - item.seen > SILENCE_SECONDS]:
+                agent.last_heard += late
+        for agent in [item for item in self.links if now - item.last_heard > SILENCE_SECONDS]:
             yield from self._drop(agent, f"it was silent for {SILENCE_SECONDS:g} s")
 
     def _accept(self) -> None:
         sock, _ = self._server.accept()
         sock.settimeout(5.0)  # an agent that does not read must not stop everybody
-        agent = AgentLink(LineConnection(sock), seen=time.monotonic())
+        agent = AgentLink(LineConnection(sock), last_heard=time.monotonic())
         self._selector.register(sock, selectors.EVENT_READ, agent)
 
-    def _drop(self, agent: AgentLink, why: str) -> Iterator[tuple[AgentLink, Message]]:
+    def _drop(self, agent: AgentLink, reason: str) -> Iterator[tuple[AgentLink, Message]]:
         with contextlib.suppress(KeyError, ValueError):
             self._selector.unregister(agent.connection.sock)
         agent.connection.close()
         if agent in self.links:
             self.links.remove(agent)
-            yield agent, {"type": "lost", "why": why}
+            yield agent, {"type": "lost", "why": reason}
 
     def tell_all(self, kind: str, /, **fields: object) -> None:
         for agent in self.links:

@@ -1,7 +1,8 @@
-"""The controller of an elastic run: it decides on generations of ranks, and keeps going whatever happens to nodes.
+"""The controller of an elastic run: it decides on generations of ranks, whatever nodes do.
 
-A generation is one set of ranks from start to stop. A notice, a lost node, a crashed rank or new capacity ends it; the
-next one starts from the newest checkpoint on the nodes that stay. Every wait has a limit and an event.
+A generation is one set of ranks from start to stop. A notice, a lost node, a crashed rank or new
+capacity ends it; the next one starts from the newest checkpoint on the nodes that stay. Every wait
+has a limit and an event.
 """
 
 from __future__ import annotations
@@ -11,18 +12,17 @@ import time
 from pathlib import Path
 from typing import Any
 
-from arc_toolkit.elastic.agent import EVICTED, UNKNOWN_SECONDS
-from arc_toolkit.elastic.agent_link import AgentLink, ClusterPort
-from arc_toolkit.elastic.agent_server import AgentServer
-from arc_toolkit.elastic.copies import CopyServer, copies_folder, newest
+from arc_toolkit.elastic.agent import UNKNOWN_SECONDS
+from arc_toolkit.elastic.agent_server import AgentLink, AgentServer, ClusterPort
+from arc_toolkit.elastic.checkpoint_copies import CopyServer, copies_folder, newest
 from arc_toolkit.elastic.failure_budget import FailureBudget
 from arc_toolkit.elastic.generation import Agreement, Generation, StopRequest
 from arc_toolkit.elastic.messages import Message
-from arc_toolkit.elastic.output_log import OutputLog
+from arc_toolkit.elastic.rank_placement import Placement, place_ranks
 from arc_toolkit.elastic.run_config import RunConfig, newest_saved_step, rank_job
 from arc_toolkit.elastic.throughput import MEASURE_SECONDS, Throughput, size_that_pays
-from arc_toolkit.elastic.timeline import Timeline
-from arc_toolkit.elastic.worlds import Placement, place_ranks
+from arc_toolkit.elastic.timeline import OutputLog, Timeline
+from arc_toolkit.notices.notice import EVICTED_EXIT_CODE
 from arc_toolkit.notices.sources.notice_file import ProgressRecord
 
 _TICK = 0.05
@@ -90,7 +90,7 @@ class Controller:
         return {
             "workers": size,
             "nodes": len(self._agents.links),
-            "doomed": sum(agent.is_doomed for agent in self._agents.links),
+            "doomed": sum(agent.has_notice for agent in self._agents.links),
             "step": generation.step if generation is not None else None,
             "steps_per_second": self.throughput.steps_per_second or None,
             "throughput": self.throughput.rates.get(size),
@@ -125,7 +125,7 @@ class Controller:
         """Something that the user should know; from any thread."""
         self._notes.put((node, text))
 
-    # --- the loop ------------------------------------------------------------------------------------------
+    # --- the loop ---------------------------------------------------------------------------------
 
     def serve(self) -> int:
         """Until the run has ended."""
@@ -151,9 +151,9 @@ class Controller:
         elif kind == "warm":
             agent.warm, agent.port = message["warm"], message["port"]
         elif kind == "lost":
-            self._lost(agent, message["why"])
+            self._lose_node(agent, message["why"])
         elif kind == "exited":
-            self._exited(message)
+            self._note_exit(message)
         elif kind == "notice":
             self._notice(agent, message)
         elif kind == "output":
@@ -173,7 +173,7 @@ class Controller:
         generation = self._generation
         if self._is_cancelled and (generation is None or generation.stop is None):
             if generation is None:
-                self._finish("cancelled", EVICTED)
+                self._finish("cancelled", EVICTED_EXIT_CODE)
             else:
                 self._stop(generation, "cancelled", None)
         elif generation is None:
@@ -191,7 +191,7 @@ class Controller:
             size_that_pays(rates, size, self.config.most, self.config.threshold), self.config.least
         )
 
-    # --- agents --------------------------------------------------------------------------------------------
+    # --- agents -----------------------------------------------------------------------------------
 
     def _welcome(self, agent: AgentLink, message: Message) -> None:
         agent.introduce(message)
@@ -200,7 +200,7 @@ class Controller:
         copies = (
             [self.address[0], self._copy_server.port] if self._copy_server is not None else None
         )
-        agent.send("welcome", **self.config.for_agents(), copies=copies)
+        agent.send("welcome", **self.config.agent_fields(), copies=copies)
         self.timeline.add("joined", node=agent.node, slots=agent.slots)
         for row in message["running"]:
             if self._generation is None:
@@ -209,7 +209,7 @@ class Controller:
                 agent.send("kill", generation=row["generation"])  # the run went on without it
 
     def _adopt(self, agent: AgentLink, number: int, rank: int, size: int) -> None:
-        """A controller that comes back finds ranks that went on: they are its generation once all have been seen."""
+        """A restarted controller finds running ranks: they are its generation once all are seen."""
         if number < self._number:
             return
         if number > self._number:
@@ -225,9 +225,9 @@ class Controller:
             self.throughput.begin(size)
             self.timeline.add("adopted", generation=number, workers=size)
 
-    def _lost(self, agent: AgentLink, why: str) -> None:
-        self.timeline.add("lost", node=agent.node, why=why)
-        self._failures.lost(agent.node, time.monotonic())
+    def _lose_node(self, agent: AgentLink, reason: str) -> None:
+        self.timeline.add("lost", node=agent.node, why=reason)
+        self._failures.note_loss(agent.node, time.monotonic())
         generation = self._generation
         if (
             generation is None
@@ -239,15 +239,15 @@ class Controller:
         self._break(generation, "lost node")
 
     def _beat(self, agent: AgentLink, message: Message) -> None:
-        if agent.is_doomed and not message["doomed"]:
+        if agent.has_notice and not message["doomed"]:
             self.timeline.withdraw(agent.node)
-        agent.is_doomed, generation = message["doomed"], self._generation
+        agent.has_notice, generation = message["doomed"], self._generation
         if generation is None or message["generation"] != generation.number:
             return
         generation.takes_part |= message["takes_part"]
-        own = set(generation.placement.ranks_of(agent.node))
+        node_ranks = set(generation.placement.ranks_of(agent.node))
         for rank, fields in message["steps"].items():
-            if int(rank) in own:
+            if int(rank) in node_ranks:
                 self._progress(generation, int(rank), ProgressRecord(*fields))
 
     def _progress(self, generation: Generation, rank: int, record: ProgressRecord) -> None:
@@ -265,10 +265,10 @@ class Controller:
             "notice", node=agent.node, kind=message["kind"], deadline=message["deadline"]
         )
         if message["ends"]:
-            agent.is_doomed, agent.deadline = True, message["deadline"]
+            agent.has_notice, agent.deadline = True, message["deadline"]
             self._cluster.drain(agent.node, message["deadline"])
 
-    # --- generations ---------------------------------------------------------------------------------------
+    # --- generations ------------------------------------------------------------------------------
 
     def _start_if_possible(self, now: float) -> None:
         """With all warm standbys, and without waiting for more nodes than there are."""
@@ -286,8 +286,8 @@ class Controller:
             return
         is_first = self._number == 0
         if is_first and possible.size < self.config.most and now - self._last_join < _JOIN_SECONDS:
-            return  # agents of a cluster come one after the other; a start with one of them would soon be stopped
-        # The first start waits for standbys of the nodes that are there; later ones go on with those that are warm.
+            return  # agents join one after the other; a start with few would soon be stopped
+        # The first start waits for standbys of all nodes; later ones go on with the warm ones.
         enough = possible.size if is_first and waited <= self.config.rescale_timeout else 1
         if ready.size >= max(self.config.least, enough):
             self._start(ready)
@@ -314,7 +314,7 @@ class Controller:
             ]
             links[node].warm = max(0, links[node].warm - len(ranks))
             peers = [
-                item for item in self._agents.links if item.node != node and not item.is_doomed
+                item for item in self._agents.links if item.node != node and not item.has_notice
             ]
             links[node].send(
                 "start",
@@ -336,14 +336,14 @@ class Controller:
         doomed = [
             item
             for item in self._agents.links
-            if item.is_doomed and generation.placement.ranks_of(item.node)
+            if item.has_notice and generation.placement.ranks_of(item.node)
         ]
         if doomed:
             for agent in doomed:
                 self.timeline.evict(agent.node)
             deadlines = [agent.deadline for agent in doomed if agent.deadline is not None]
-            left = max(0.0, min(deadlines) - time.time()) if deadlines else None
-            self._stop(generation, "eviction", left)
+            seconds_left = max(0.0, min(deadlines) - time.time()) if deadlines else None
+            self._stop(generation, "eviction", seconds_left)
             return
         capacities = [agent.capacity for agent in self._agents.links]
         # A standby must be warm on every node of the next generation, not only on the new one.
@@ -365,12 +365,12 @@ class Controller:
         elif pay < size and measured >= _REGRET_SECONDS:
             self._stop(generation, "shrinking", None)
 
-    def _stop(self, generation: Generation, reason: str, left: float | None) -> None:
+    def _stop(self, generation: Generation, reason: str, seconds_left: float | None) -> None:
         """Ask all ranks to stop after the same step."""
         limit = (
             self.config.checkpoint_timeout
-            if left is None
-            else min(left, self.config.checkpoint_timeout)
+            if seconds_left is None
+            else min(seconds_left, self.config.checkpoint_timeout)
         )
         until = time.monotonic() + limit
         agreement = Agreement(generation.progress.values(), self.throughput.steps_per_second)
@@ -389,18 +389,18 @@ class Controller:
             agreed=stop.agreement.is_final,
         )
 
-    def _exited(self, message: Message) -> None:
+    def _note_exit(self, message: Message) -> None:
         generation = self._generation
         if generation is None or message["generation"] != generation.number:
             return
         now, rank, code = time.monotonic(), message["rank"], message["code"]
         if message["progress"] is not None:
             self._progress(generation, rank, ProgressRecord(*message["progress"]))
-        generation.exited(rank, code, now)
+        generation.note_exit(rank, code, now)
         if generation.is_done:
             self._finish("finished", 0)
         elif code != 0 and generation.stop is None:
-            # Without a request a rank has ended. A bug, or its peer is on a node that is being lost: that shows soon.
+            # A rank ended without a request: a bug, or the node of its peer is being lost.
             self._break(generation, "failure", (rank, code))
 
     def _break(
@@ -428,27 +428,27 @@ class Controller:
         elif now > stop.until and not is_saved and generation.exits and now < stop.copy_until:
             stop.until = stop.copy_until  # the first rank is still saving
         elif now > stop.until:
-            step, what = self.newest_step(), "no checkpoint in time"
-            where = "from the start" if step is None else f"from step {step}"
+            step, problem = self.newest_step(), "no checkpoint in time"
+            resume_point = "from the start" if step is None else f"from step {step}"
             if not generation.takes_part:  # it has its own way to save
-                what, where = (
+                problem, resume_point = (
                     f"ranks did not end in time: {generation.running}",
                     "from what the script has saved",
                 )
-            self.timeline.add("timeout", what=what, resumes=where)
+            self.timeline.add("timeout", what=problem, resumes=resume_point)
             self._abort(generation, stop.reason)
 
     def _abort(self, generation: Generation, cause: str) -> None:
-        """End what is left of this generation; the next one starts with the standbys that are there."""
+        """End the rest of this generation; the next one starts with the available standbys."""
         for (
             agent
         ) in self._agents.links:  # a notice may have come while it was stopping for another reason
-            if agent.is_doomed and generation.placement.ranks_of(agent.node):
+            if agent.has_notice and generation.placement.ranks_of(agent.node):
                 self.timeline.evict(agent.node)
         self.timeline.stall(cause)
         self._agents.tell_all("kill", generation=generation.number)
         if cause == "cancelled":
-            self._finish("cancelled", EVICTED)
+            self._finish("cancelled", EVICTED_EXIT_CODE)
         self._generation, self._waiting_since = None, time.monotonic()
         self._say_at = self._waiting_since + min(_SAY_SECONDS, self.config.rescale_timeout)
 

@@ -1,4 +1,4 @@
-"""Whose fault it was that a generation ended without being asked to: that of the script, or of a node that was lost."""
+"""Whose fault the unexpected end of a generation was: the script's, or a lost node's."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from collections.abc import Iterable
 from arc_toolkit.elastic.agent_server import SILENCE_SECONDS
 from arc_toolkit.elastic.timeline import Timeline
 
-# Between the error of a rank and the loss of the node that its peer was on. The next generation starts after the first
-# time; a run ends after the second one only, by which a silent node is lost as well.
+# Between the error of a rank and the loss of the node that its peer was on. The next generation
+# starts after the first time; a run ends after the second one only, by which a silent node is lost
+# as well.
 _PEER_SECONDS = 0.5
 _EXCUSE_SECONDS = SILENCE_SECONDS + 2.0
 
 
 class FailureBudget:
-    """Counts errors of the script. An error is excused if a node of the same generation turns out to be lost."""
+    """Counts errors of the script, except those of a generation that lost a node."""
 
     def __init__(self, most: int, timeline: Timeline) -> None:
         self._most, self._timeline = most, timeline
@@ -29,7 +30,7 @@ class FailureBudget:
         """A generation has ended without being asked to."""
         self._nodes, self._since, self._failure, self._is_counted = set(nodes), now, failure, False
 
-    def lost(self, node: str, now: float) -> None:
+    def note_loss(self, node: str, now: float) -> None:
         """A node is gone. Several may be lost at once."""
         if node not in self._nodes or now - self._since >= _EXCUSE_SECONDS:
             return

@@ -1,4 +1,4 @@
-"""One set of ranks from start to stop, and the agreement on the step after which all of them stop."""
+"""One set of ranks from start to stop, and the agreement on the step after which they stop."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from arc_toolkit.elastic.worlds import Placement
+from arc_toolkit.elastic.rank_placement import Placement
 from arc_toolkit.notices.sources.notice_file import ProgressRecord
 
-# Ranks go on for so long before they stop: by then all of them have read of the step, and none has to wait for it.
+# Ranks go on for so long before they stop: by then all have read of the step.
 _AGREEMENT_SECONDS = 0.6
 _SETTLE_SECONDS = 0.3  # ranks that stop after the same step end within this time of the first one
 
@@ -17,8 +17,9 @@ _SETTLE_SECONDS = 0.3  # ranks that stop after the same step end within this tim
 class Agreement:
     """The step after which all ranks stop.
 
-    It is proposed first. A rank that has read of a proposal waits at its step until that is final; one that had already
-    passed it makes another proposal necessary. So ranks never stop after different steps, however slow this machine is.
+    It is proposed first. A rank that has read of a proposal waits at its step until that is final;
+    one that had already passed it makes another proposal necessary. So ranks never stop after
+    different steps, however slow this machine is.
     """
 
     def __init__(self, progress: Collection[ProgressRecord], steps_per_second: float) -> None:
@@ -48,7 +49,7 @@ class Agreement:
         return self.is_final
 
     def _propose(self, progress: Collection[ProgressRecord], steps_per_second: float) -> None:
-        """A step that no rank has passed; each further one is farther ahead, however fast they are."""
+        """A step that no rank has passed; each further proposal is farther ahead."""
         ahead = max(self._ahead, math.ceil(steps_per_second * _AGREEMENT_SECONDS))
         self.step = max(record.step for record in progress) + 1 + ahead
         self._ahead = 2 * ahead + 1
@@ -56,7 +57,7 @@ class Agreement:
 
 @dataclass
 class StopRequest:
-    """Why a generation stops, and until when. Times as of the monotonic clock, except `deadline`."""
+    """Why a generation stops, and until when (monotonic clock, except `deadline`)."""
 
     reason: str
     until: float
@@ -97,8 +98,8 @@ class Generation:
         """All ranks have ended, and none with an error."""
         return not self.running and not any(self.exits.values())
 
-    def exited(self, rank: int, code: int, now: float) -> None:
-        # Without the library each rank may have something to save, and takes the time that it needs.
+    def note_exit(self, rank: int, code: int, now: float) -> None:
+        # Without the library each rank may have something to save, and takes the time it needs.
         if not self.exits and self.stop is not None and self.takes_part:
             self.stop.until = min(self.stop.until, now + _SETTLE_SECONDS)
         self.exits[rank] = code

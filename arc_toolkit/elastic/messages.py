@@ -29,7 +29,7 @@ class LineConnection:
             self.sock.sendall(data)
 
     def receive(self) -> list[Message]:
-        """What has arrived; waits for at least something. `ConnectionError` at the end of the connection."""
+        """The messages so far; waits for at least one. `ConnectionError` at the end."""
         data = self.sock.recv(1 << 16)
         if not data:
             raise ConnectionResetError("the connection was closed")
@@ -48,7 +48,7 @@ def connect(address: tuple[str, int], timeout: float = 5.0) -> LineConnection:
 
 
 class ReservedPort:
-    """A port for ranks to meet at. Nobody else gets it as long as it is bound here, and it becomes free at once."""
+    """A port for ranks to meet at: reserved while it is bound here, free at once afterwards."""
 
     def __init__(self) -> None:
         self._sock = socket.socket()

@@ -55,11 +55,11 @@ class RankProcess:
             data = os.read(handle, 1 << 16)
         except OSError:
             return None
-        rest = self.buffers.pop(handle, b"")
+        pending = self.buffers.pop(handle, b"")
         if not data:
-            return [rest] if rest else None
-        *lines, rest = (rest + data).split(b"\n")
-        self.buffers[handle] = rest
+            return [pending] if pending else None
+        *lines, pending = (pending + data).split(b"\n")
+        self.buffers[handle] = pending
         return lines
 
     def run(self, generation: int, rank: int, job: dict[str, Any], folder: Path) -> None:
@@ -85,7 +85,7 @@ class RankProcess:
         return self.notice is not None and takes_part(self.notice.path)
 
     def stop(self, notice: Notice) -> None:
-        """Ask it to save and to end: by the notice file if it reads it, by one SIGTERM otherwise."""
+        """Ask it to save and to end: by the notice file if it reads it, otherwise by SIGTERM."""
         if self.notice is None:
             return
         if self.takes_part:
@@ -99,7 +99,7 @@ class RankProcess:
         self.signal(signal.SIGKILL)
 
     def signal(self, number: int) -> None:
-        """A request is for it alone, as in a pod: without the processes that load its data it could not save."""
+        """A request is for it alone, as in a pod: it needs its data loaders to save."""
         if self.pid is None:
             self.signals.append(number)
             return
@@ -122,18 +122,18 @@ class Template:
     """The process that all standbys of a node come from; see `standby.py`."""
 
     def __init__(self, folder: Path, modules: list[str], environment: dict[str, str]) -> None:
-        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._control, child_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         # What an import prints goes to the log of the node.
         self._process = subprocess.Popen(
-            [sys.executable, "-u", "-m", "arc_toolkit.elastic.standby", str(theirs.fileno())],
+            [sys.executable, "-u", "-m", "arc_toolkit.elastic.standby", str(child_socket.fileno())],
             stdin=subprocess.DEVNULL,
             stdout=2,
             cwd=folder,
             env={**os.environ, **environment},
-            pass_fds=(theirs.fileno(),),
+            pass_fds=(child_socket.fileno(),),
             start_new_session=True,
         )
-        theirs.close()
+        child_socket.close()
         self._control.send(json.dumps(modules).encode())
         self.is_warm = False
         self.forks = False  # a standby costs no import
@@ -147,15 +147,15 @@ class Template:
         answers, their_answers = os.pipe()
         output, their_output = os.pipe()
         life, their_life = os.pipe()
-        theirs = [their_commands, their_answers, their_output, their_life]
+        child_handles = [their_commands, their_answers, their_output, their_life]
         process = RankProcess(commands, answers, output, life)
         try:
-            socket.send_fds(self._control, [b"standby"], theirs)
+            socket.send_fds(self._control, [b"standby"], child_handles)
         except OSError:
             process.close()
             raise
         finally:
-            for handle in theirs:
+            for handle in child_handles:
                 os.close(handle)
         for handle in process.handles:
             os.set_blocking(handle, False)

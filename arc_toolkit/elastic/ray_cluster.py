@@ -15,15 +15,14 @@ from dataclasses import asdict
 from typing import Any
 
 from arc_toolkit import ray_connection
-from arc_toolkit.elastic.agent import ElasticAgent
-from arc_toolkit.elastic.agent_folder import AgentFolder
+from arc_toolkit.elastic.agent import AgentFolder, ElasticAgent
+from arc_toolkit.elastic.checkpoint_copies import copies_folder
 from arc_toolkit.elastic.controller import Controller
-from arc_toolkit.elastic.copies import copies_folder
 from arc_toolkit.elastic.run_config import RunConfig
 from arc_toolkit.errors import ArcError
 
 NAMESPACE = "arc-toolkit"
-# Ray has this for systems without clusters: its processes then bind to loopback instead of all interfaces.
+# Ray has this for systems without clusters: it binds to loopback, not to all interfaces.
 _ONLY_LOCAL = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 _PATIENCE_SECONDS = 180.0  # for a controller that does not answer: Ray may be starting it again
 _ANSWER_SECONDS = 10.0
@@ -60,7 +59,8 @@ def start_local(working_dir: str, cpus: float, gpus: float, workers: int) -> Any
 def connect(uri: str, report: Callable[[str], None], working_dir: str | None = None) -> Any:
     """Connect to a cluster; for a new run the working folder and this package are sent there.
 
-    The head starts a process for every client, and gives it 30 s: on a busy head that is tried again.
+    The head starts a process for every client, and gives it 30 s: on a busy head that is tried
+    again.
     """
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     ray_connection.check_address("-u", uri)
@@ -68,26 +68,26 @@ def connect(uri: str, report: Callable[[str], None], working_dir: str | None = N
         f"connecting to Ray at {uri}"
         + (f", and sending {working_dir}" if working_dir is not None else "")
     )
-    sent = (
+    runtime_options = (
         {}
         if working_dir is None
         else {"runtime_env": {"working_dir": working_dir, "py_modules": [package]}}
     )
     for _ in range(_CONNECT_TRIES - 1):
         try:
-            return _init(uri, address=uri, **sent)
+            return _init(uri, address=uri, **runtime_options)
         except ray_connection.BusyHead as error:
             report(f"{error}; trying again")
             import_ray().shutdown()
-    return _init(uri, address=uri, **sent)
+    return _init(uri, address=uri, **runtime_options)
 
 
-def _init(where: str, **options: Any) -> Any:
-    return ray_connection.connect_ray("elastic", where, namespace=NAMESPACE, **options)
+def _init(address_text: str, **options: Any) -> Any:
+    return ray_connection.connect_ray("elastic", address_text, namespace=NAMESPACE, **options)
 
 
 class RayNodes:
-    """The nodes of the cluster, inside of the controller. Calls to Ray run in a thread of their own."""
+    """The nodes of the cluster, for the controller. Calls to Ray run in their own thread."""
 
     def __init__(
         self, name: str, cpus: float, gpus: float, most: int, report: Callable[[str, str], None]
@@ -129,9 +129,10 @@ class RayNodes:
                 sys.stderr.write(f"arc-toolkit elastic: {type(error).__name__}: {error}\n")
 
     def _ask_for_nodes(self, workers: int) -> None:
-        """Of the autoscaler, if the cluster has one: it knows nothing of workers that have no node yet.
+        """Of the autoscaler, if any: it does not see workers without a node.
 
-        Its request is one for the whole cluster, which another run may have replaced: it is made again and again.
+        Its request is one for the whole cluster, which another run may have replaced: it is made
+        again and again.
         """
         if self._asked[0] == workers and time.monotonic() - self._asked[1] < _ASK_SECONDS:
             return
@@ -152,7 +153,7 @@ class RayNodes:
             sys.stderr.write(f"arc-toolkit elastic: {type(error).__name__}: {error}\n")
 
     def _start_agents(self) -> None:
-        """On nodes without one, also if it has ended there: an agent that runs connects by itself."""
+        """On nodes without one, or where it has ended: a running agent connects by itself."""
         ray = import_ray()
         for node in ray.nodes():
             name, slots = node["NodeID"], self._slots(node["Resources"]) if node["Alive"] else 0
@@ -167,7 +168,7 @@ class RayNodes:
                 self._start_agent(ray, name, slots)
 
     def _report_failures(self) -> None:
-        """Why an agent could not start, or ended with an error; the loss of its node is known without this."""
+        """Why an agent could not start, or ended with an error; lost nodes are known anyway."""
         ray = import_ray()
         for node, agent in list(self._agents.items()):
             if not ray.wait([agent], timeout=0)[0]:
@@ -201,8 +202,9 @@ class RayNodes:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         gpus = self._gpus * slots
-        # Detached, because an actor dies with its owner, and the ranks should outlive a controller that crashes.
-        # One call at a time (the default): the main thread of an actor that allows more polls all the time.
+        # Detached, because an actor dies with its owner, and the ranks should outlive a controller
+        # that crashes. One call at a time (the default): the main thread of an actor that allows
+        # more polls all the time.
         options = {
             "name": self._agent_name(node),
             "namespace": NAMESPACE,
@@ -226,12 +228,13 @@ class RayNodes:
             ray = import_ray()
             from ray._raylet import GcsClient
 
-            left = 30.0 if deadline is None else max(1.0, deadline - time.time())
+            seconds = 30.0 if deadline is None else max(1.0, deadline - time.time())
             client = GcsClient(address=ray.get_runtime_context().gcs_address)
-            client.drain_node(node, 2, "eviction notice", int((time.time() + left) * 1000))
+            client.drain_node(node, 2, "eviction notice", int((time.time() + seconds) * 1000))
         except Exception as error:
             sys.stderr.write(
-                f"arc-toolkit elastic: {node} is not drained in Ray: {type(error).__name__}: {error}\n"
+                f"arc-toolkit elastic: {node} is not drained in Ray: "
+                f"{type(error).__name__}: {error}\n"
             )
 
 
@@ -256,14 +259,14 @@ class RayAgent:
             _keep_copies(str(folder.path))
             ElasticAgent(name, node, slots, find_controller, folder, gpus).run()
         except Exception:
-            # The controller reports it. This process goes a moment later, so that another agent can have its name.
+            # The controller reports it. This process goes a moment later, to free its name.
             threading.Timer(_LEAVE_SECONDS, os._exit, (1,)).start()
             raise
         ray.actor.exit_actor()
 
 
 def _keep_copies(folder: str) -> None:
-    """Work in copies of what Ray sent here: it may delete its own while standbys are still to be started."""
+    """Work in copies: Ray may delete its own while standbys are still to be started."""
     paths = [path for path in sys.path if path]
     if "runtime_resources" in os.getcwd():
         shutil.copytree(os.getcwd(), os.path.join(folder, "work"))
@@ -278,7 +281,7 @@ def _keep_copies(folder: str) -> None:
 
 
 class RayController:
-    """The controller as a detached actor: it goes on when the client is closed, and is started again if it dies."""
+    """The controller as a detached actor: it survives its client, and is restarted if it dies."""
 
     def __init__(self, config: dict[str, Any], cpus: float, gpus: float) -> None:
         ray = import_ray()
@@ -304,7 +307,7 @@ class RayController:
         return self._controller.address
 
     def status(self, client: str, events: int, lines: int, wait: float) -> dict[str, Any]:
-        """What is new since so many events and lines of output, for which it waits; `code` once the run has ended."""
+        """News since so many events and lines, for which it waits; `code` after the run."""
         controller, end = self._controller, time.monotonic() + wait
         self._clients[client] = end
         while self._code is None and time.monotonic() < end:
@@ -313,7 +316,7 @@ class RayController:
             time.sleep(_LOOK_SECONDS)
         return {
             "events": controller.timeline.events[events:],
-            "output": controller.output.since(lines),
+            "output": controller.output.lines_since(lines),
             "lines": controller.output.count,
             "address": controller.address,
             "state": controller.state(),
@@ -322,17 +325,18 @@ class RayController:
         }
 
     def leave(self, client: str) -> bool:
-        """This client knows of the end of the run. Whether another one looks at it, and does not know yet."""
+        """This client knows of the end. Whether another one follows the run and does not."""
         self._clients.pop(client, None)
         return any(
-            time.monotonic() - asked < _LEAVE_SECONDS for asked in list(self._clients.values())
+            time.monotonic() - last_request < _LEAVE_SECONDS
+            for last_request in list(self._clients.values())
         )
 
     def stop(self) -> tuple[int, int]:
         """End the run after a save. How many events and lines of output there were before."""
-        seen = len(self._controller.timeline.events), self._controller.output.count
+        counts = len(self._controller.timeline.events), self._controller.output.count
         self._controller.cancel()
-        return seen
+        return counts
 
 
 def start(ray: Any, config: RunConfig, cpus: float, gpus: float) -> Any:
@@ -349,7 +353,8 @@ def start(ray: Any, config: RunConfig, cpus: float, gpus: float) -> Any:
     }
     try:
         controller = ray.remote(RayController).options(**options).remote(asdict(config), cpus, gpus)
-        controller.find_address.remote()  # through a client, only the first call says that the name is taken
+        # through a client, only the first call says that the name is taken
+        controller.find_address.remote()
         return controller
     except ValueError:
         raise ArcError(
@@ -365,7 +370,7 @@ def attach(ray: Any, name: str) -> Any:
 
 
 def stop(ray: Any, controller: Any) -> tuple[int, int]:
-    """Ask for the end of a run, after a save. How many events and lines of output there were before, for `follow`."""
+    """Ask for a save and the end of a run. The counts of events and lines before, for `follow`."""
     try:
         events, lines = ray.get(controller.stop.remote(), timeout=_PATIENCE_SECONDS)
     except ray.exceptions.GetTimeoutError:
@@ -373,24 +378,24 @@ def stop(ray: Any, controller: Any) -> tuple[int, int]:
             f"the controller of the run has not answered for {_PATIENCE_SECONDS:.0f} s"
         ) from None
     except ray.exceptions.RayActorError as error:
-        raise _gone(error) from None
+        raise _gone_error(error) from None
     return events, lines
 
 
-def _gone(error: Exception) -> ArcError:
+def _gone_error(error: Exception) -> ArcError:
     text = str(error).strip().partition("\n")[0]
     return ArcError(f"the controller of the run is gone: {text}")
 
 
 def follow(
-    ray: Any, controller: Any, wait: float, client: str, seen: tuple[int, int] = (0, 0)
+    ray: Any, controller: Any, wait: float, client: str, counts: tuple[int, int] = (0, 0)
 ) -> Iterator[dict[str, Any]]:
-    """The status of a run, again and again until it has ended. Events and output are given once, after those `seen`.
+    """The status of a run until it has ended, with events and output after those `counts`, once.
 
-    A status without news comes every `wait` seconds: each one costs processor time in four processes. One without
-    `state` says for how many seconds the controller has not answered.
+    A status without news comes every `wait` seconds: each one costs processor time in four
+    processes. One without `state` says for how many seconds the controller has not answered.
     """
-    events, lines = seen
+    events, lines = counts
     address, since = None, time.monotonic()
     while True:
         try:
@@ -406,13 +411,11 @@ def follow(
             yield {"silent": silent}
             continue
         except ray.exceptions.RayActorError as error:
-            raise _gone(error) from None
+            raise _gone_error(error) from None
         since = time.monotonic()
         if address is not None and status["address"] != address:
-            lines, address = (
-                0,
-                status["address"],
-            )  # it was started again; events are remembered, output is not
+            # it was started again; events are remembered, output is not
+            lines, address = 0, status["address"]
             continue
         address = status["address"]
         events += len(status["events"])
@@ -424,7 +427,7 @@ def follow(
 
 
 def end(ray: Any, controller: Any, client: str) -> None:
-    """Remove the controller of a run that has ended, once all clients know; agents leave by themselves."""
+    """Remove the controller of an ended run, once all clients know; agents leave by themselves."""
     limit = time.monotonic() + _LEAVE_SECONDS
     with suppress(
         ray.exceptions.RayActorError, ray.exceptions.GetTimeoutError

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass, field
 from typing import Any
 
-from arc_toolkit.elastic.worlds import Placement
+from arc_toolkit.elastic.rank_placement import Placement
 from arc_toolkit.errors import ArcError
 
 
@@ -22,9 +22,8 @@ class RunConfig:
     modules: list[str]
     most: int
     least: int = 1
-    checkpoints: str = (
-        ""  # reached by every node; empty: each node has its own, and they are copied
-    )
+    # reached by every node; empty: each node has its own, and they are copied
+    checkpoints: str = ""
     environment: dict[str, str] = field(default_factory=dict)
     checkpoint_timeout: float = 120.0
     rescale_timeout: float = 60.0
@@ -34,7 +33,7 @@ class RunConfig:
     notice_dir: str | None = None
     threshold: float = 0.5
 
-    def for_agents(self) -> dict[str, Any]:
+    def agent_fields(self) -> dict[str, Any]:
         """What an agent has to know before it is asked to start ranks."""
         names = ("working_dir", "modules", "environment", "cloud", "metadata", "notice_dir")
         return {name: getattr(self, name) for name in names}
@@ -80,7 +79,7 @@ def rank_job(
 
 
 def newest_saved_step(checkpoints: str) -> int | None:
-    """The step of the newest checkpoint in a folder that everybody can reach; of a URL it is not known."""
+    """The step of the newest checkpoint in a shared folder; None for a URL."""
     from arc_toolkit.checkpoints import Checkpoint, Store
 
     if "://" in checkpoints:
@@ -90,7 +89,7 @@ def newest_saved_step(checkpoints: str) -> int | None:
 
 
 def find_script(file: str, folder: str | None) -> tuple[str, str]:
-    """The script and the working folder. As in AdaptDL, `file` is relative to the folder if it is there."""
+    """The script and the working folder; `file` may be relative to the folder, as in AdaptDL."""
     if folder and not os.path.isdir(folder):
         raise ArcError(f"-d {folder}: no such folder")
     script = os.path.abspath(os.path.join(folder or "", file))

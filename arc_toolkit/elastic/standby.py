@@ -1,12 +1,14 @@
-"""Processes that wait to become a rank: they have imported what the script imports, and then run it as `__main__`.
+"""Processes that wait to become a rank: they import like the script, and then run it.
 
-The import of a framework takes seconds and would decide how long a run stalls. So an agent starts one process,
+The import of a framework takes seconds and would decide how long a run stalls. So an agent starts
+one process,
 
     python -m arc_toolkit.elastic.standby SOCKET_FD
 
-which imports it once, and forks a standby for each request that it reads from the socket. If threads or devices that
-would not survive a fork came with an import, each standby is a new process instead and imports by itself. A standby
-reads one JSON line (what to run) and ends at once when the agent is gone.
+which imports it once, and forks a standby for each request that it reads from the socket. If
+threads or devices that would not survive a fork came with an import, each standby is a new process
+instead and imports by itself. A standby reads one JSON line (what to run) and ends at once when the
+agent is gone.
 """
 
 from __future__ import annotations
@@ -46,8 +48,8 @@ def import_modules(names: list[str]) -> None:
 
 
 def can_fork() -> bool:
-    """Whether children of this process would work: tried once, because libraries that are made for it, such as
-    OpenBLAS, end their threads at a fork."""
+    """Whether children of this process would work: tried once, because libraries that are made for
+    it, such as OpenBLAS, end their threads at a fork."""
     child = os.fork()
     if child == 0:
         os._exit(0)
@@ -59,15 +61,14 @@ def can_fork() -> bool:
 
 
 class StandbyMaker:
-    """Starts a standby per request, and tells of each by a pipe of its own: its process ID, and how it ended."""
+    """Starts a standby per request, and reports its process ID and its end by its own pipe."""
 
     def __init__(self, control: socket.socket, modules: list[str]) -> None:
         self._control, self._modules = control, modules
         self._selector = selectors.DefaultSelector()
         self._selector.register(control, selectors.EVENT_READ)
-        self._children: dict[
-            int, tuple[int, int]
-        ] = {}  # by a handle of the process: its ID, and the pipe
+        # by a handle of the process: its ID, and the pipe
+        self._children: dict[int, tuple[int, int]] = {}
         self.can_fork = can_fork()
         gc.collect()
         gc.freeze()  # so that memory stays shared with the children
@@ -77,7 +78,7 @@ class StandbyMaker:
         while True:
             for key, _ in self._selector.select():
                 if key.fd != self._control.fileno():
-                    self._ended(key.fd)
+                    self._report_end(key.fd)
                     continue
                 data, handles, _, _ = socket.recv_fds(self._control, 16, 4, socket.MSG_CMSG_CLOEXEC)
                 if not data:
@@ -92,7 +93,7 @@ class StandbyMaker:
         """Whether this is the new process."""
         if self.can_fork:
             pid = os.fork()
-            # A group of its own, for signals to all that it starts. In both processes: whoever is first.
+            # A group of its own, for signals to all that it starts; set by whichever is first.
             os.setpgid(pid, pid)
             if pid == 0:
                 self._become_standby(output, life)
@@ -127,11 +128,11 @@ class StandbyMaker:
             *(pipe for _, pipe in self._children.values()),
         ):
             os.close(handle)
-        # Python's own generator has a new seed after a fork; NumPy's would be the same in all ranks.
+        # Python's generator gets a new seed after a fork; NumPy's would be equal in all ranks.
         if "numpy.random" in sys.modules:
             sys.modules["numpy.random"].seed()
 
-    def _ended(self, process: int) -> None:
+    def _report_end(self, process: int) -> None:
         pid, life = self._children.pop(process)
         self._selector.unregister(process)
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -142,9 +143,10 @@ class StandbyMaker:
 
 
 def wait_for_job(read: int, write: int) -> int:
-    """Become a rank when the agent says so. What the script leaves to the end of Python is done: its threads and
-    `atexit`, such as the upload of a checkpoint. But never returns to frameworks that take a second to tear themselves
-    down, in which the next generation could already run. Output is not buffered (-u), so that nothing is lost."""
+    """Become a rank when the agent says so. What the script leaves to the end of Python is done:
+    its threads and `atexit`, such as the upload of a checkpoint. But never returns to frameworks
+    that take a second to tear themselves down, in which the next generation could already run.
+    Output is not buffered (-u), so that nothing is lost."""
     _tell(write, {"type": "ready"})
     source = os.fdopen(read, "r", encoding="utf-8")
     line = source.readline()

@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from arc_toolkit.notices.sources.notice_file import ProgressRecord
 
 MEASURE_SECONDS = 5.0
-# Two reports a moment apart do not show a speed: ranks would be asked to stop thousands of steps later.
+# Two reports a moment apart show no speed: ranks would stop thousands of steps later.
 _SPEED_SECONDS = 0.5
 
 
 class Throughput:
     """Samples per second for every number of workers that was tried.
 
-    A script that reports steps only is taken to process one batch per worker in each of them; of one that reports
-    nothing, nothing is known.
+    A script that reports steps only is taken to process one batch per worker in each of them; of
+    one that reports nothing, nothing is known.
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Throughput:
         self.size, self._began, self.steps_per_second = size, None, 0.0
 
     def update(self, progress: Mapping[int, ProgressRecord], now: float) -> None:
-        """Measured from the moment on at which every worker has done a step: the first one is not like the others.
+        """Measured from when every worker has done a step: the first one is not like the others.
 
         A measurement ends with a step: in the middle of a long one it would be too low.
         """
@@ -59,54 +59,56 @@ class Throughput:
 
     @property
     def measured_seconds(self) -> float:
-        """How long these workers have been training, up to their newest step; 0 before all have done one."""
+        """How long these workers have trained, up to their newest step; 0 before all did one."""
         return self._last[0] - self._began[0] if self._began is not None else 0.0
 
 
 def worth_growing(
     rates: Mapping[int, float],
     now: int,
-    wanted: int,
+    target: int,
     *,
     threshold: float = 0.5,
     least_gain: float = 0.05,
 ) -> bool:
-    """Whether `wanted` workers instead of `now` are expected to pay.
+    """Whether `target` workers instead of `now` are expected to pay.
 
-    `rates` has the throughput that was measured per number of workers. As in AdaptDL, the efficiency against the
-    smallest measured size must stay above the threshold, and small gains are ignored. With a threshold of 0 every
-    worker pays.
+    `rates` has the throughput that was measured per number of workers. As in AdaptDL, the
+    efficiency against the smallest measured size must stay above the threshold, and small gains are
+    ignored. With a threshold of 0 every worker pays.
     """
-    known = {size: rate for size, rate in sorted(rates.items()) if rate > 0}
-    if wanted <= now or threshold == 0 or not known:
-        return wanted > now
-    base, expected = min(known), _expected(known, wanted)
-    efficiency = (expected / wanted) / (known[base] / base)
-    return expected > (1 + least_gain) * _expected(known, now) and efficiency >= threshold
+    measured = {size: rate for size, rate in sorted(rates.items()) if rate > 0}
+    if target <= now or threshold == 0 or not measured:
+        return target > now
+    base, expected = min(measured), _expected(measured, target)
+    efficiency = (expected / target) / (measured[base] / base)
+    return expected > (1 + least_gain) * _expected(measured, now) and efficiency >= threshold
 
 
-def _expected(known: Mapping[int, float], size: int) -> float:
-    """The throughput of a size, on the line through the two nearest ones that were measured, in order.
+def _expected(measured: Mapping[int, float], size: int) -> float:
+    """The throughput of a size, on the line through the two nearest measured ones.
 
     Without two, nothing speaks against one that grows with the number of workers.
     """
-    sizes = list(known)
+    sizes = list(measured)
     place = sum(item <= size for item in sizes)
     if len(sizes) == 1 or place == 0:
-        return known[sizes[0]] * size / sizes[0]
+        return measured[sizes[0]] * size / sizes[0]
     before, after = sizes[place - 1 : place + 1] if place < len(sizes) else sizes[-2:]
-    return known[before] + (known[after] - known[before]) / (after - before) * (size - before)
+    return measured[before] + (measured[after] - measured[before]) / (after - before) * (
+        size - before
+    )
 
 
 def size_that_pays(rates: Mapping[int, float], now: int, most: int, threshold: float) -> int:
-    """How many workers to have: more if that is expected to pay, fewer if the last ones were measured not to."""
+    """How many workers to have: more if that should pay, fewer if the last ones did not."""
     sizes = range(most, now, -1)
     larger = (size for size in sizes if worth_growing(rates, now, size, threshold=threshold))
-    return next(larger, _without_loss(rates, now, threshold))
+    return next(larger, _smaller_size(rates, now, threshold))
 
 
-def _without_loss(rates: Mapping[int, float], now: int, threshold: float) -> int:
-    """The next smaller measured size, if these workers achieve no more, or if clearly too little is left of each.
+def _smaller_size(rates: Mapping[int, float], now: int, threshold: float) -> int:
+    """The next smaller measured size, if these workers achieve no more, or too little each.
 
     Not as strict as for growing, so that a run does not go back and forth.
     """

@@ -1,10 +1,11 @@
-"""What happened to an elastic run, and what it cost: events for people and programs, and the summary at the end."""
+"""The events of an elastic run and its costs, for people and programs, and the summary."""
 
 from __future__ import annotations
 
 import json
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -22,14 +23,13 @@ class Totals:
     lost: dict[str, float] = field(default_factory=dict)
     trained: float = 0.0
     steps_redone: int = 0
-    evicted: list[str] = field(
-        default_factory=list
-    )  # a node may be there several times, if notices were withdrawn
+    # a node may be there several times, if notices were withdrawn
+    evicted: list[str] = field(default_factory=list)
     failures: int = 0
     last_step: int = -1
     last_step_time: float | None = None
     stalled_for: str = "start"
-    # Of a script that reports no steps: since when its ranks run or do not run, how long they did, and why not.
+    # Of a script that reports no steps: since when its ranks run or not, how long, and why.
     since: float | None = None
     is_running: bool = False
     ran: float = 0.0
@@ -76,7 +76,7 @@ class Timeline:
         self._save()
 
     def progress(self, step: int, first: int) -> None:
-        """The run has done this step. `first` is the one that its processes began with: it shows what is done again."""
+        """The run has done this step. `first`, where its processes began, shows repeated work."""
         now, totals = self._clock(), self.totals
         if totals.stalled_for:
             since = totals.last_step_time if totals.last_step_time is not None else totals.began
@@ -120,7 +120,7 @@ class Timeline:
         )
 
     def evict(self, node: str) -> None:
-        """A node with ranks is taken away. A notice and the loss that follows it are one eviction."""
+        """A node with ranks is evicted. A notice and the loss that follows it are one eviction."""
         if node not in self._doomed:
             self._doomed.add(node)
             self.totals.evicted.append(node)
@@ -172,7 +172,7 @@ class Timeline:
         }
 
     def restore(self) -> None:
-        """Go on where a controller was that is gone; a file that is not there or not whole is a new beginning."""
+        """Go on after another controller; a missing or incomplete file is a new beginning."""
         try:
             self.totals = Totals(**json.loads((self._path or Path()).read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):
@@ -218,7 +218,28 @@ def summary_line(summary: dict[str, Any]) -> str:
     )
     verb = "trained" if summary["steps"] else "no steps were reported, its ranks ran"
     return (
-        f"{summary['outcome']}: {verb} {summary['seconds_trained']:.1f} s of {summary['seconds']:.1f} s "
+        f"{summary['outcome']}: {verb} {summary['seconds_trained']:.1f} s "
+        f"of {summary['seconds']:.1f} s "
         f"(lost: {lost or 'nothing'}), {summary['steps_redone']} steps redone, "
         f"{summary['evictions_survived']} evictions survived, {summary['failures']} failures"
     )
+
+
+_MAX_LINES = 10_000
+
+
+class OutputLog:
+    """The newest lines, each with its rank. A client says how many lines it has read."""
+
+    def __init__(self, max_lines: int = _MAX_LINES) -> None:
+        self._lines: deque[tuple[int | None, str]] = deque(maxlen=max_lines)
+        self.count = 0
+
+    def add(self, rank: int | None, text: str) -> None:
+        self._lines.append((rank, text))
+        self.count += 1
+
+    def lines_since(self, count: int) -> list[tuple[int | None, str]]:
+        """Lines after the first `count`, as far as they are kept."""
+        lines = list(self._lines)
+        return lines[max(0, len(lines) - max(0, self.count - count)) :]

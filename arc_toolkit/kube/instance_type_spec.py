@@ -130,8 +130,9 @@ def selector_of(manifest: Mapping[str, Any]) -> dict[str, str]:
 def manifests_in(document: Any) -> Iterator[tuple[tuple[str | int, ...], Mapping[str, Any]]]:
     """The InstanceTypes of a document with their paths: the document itself, or the items of a list of them.
 
-    The items of an InstanceTypeList may leave out apiVersion and kind; those of a List, as `kubectl get` prints it,
-    have both. What only looks like one, by its kind or its group, is one too: `problems` says what is wrong.
+    The items of an InstanceTypeList may leave out apiVersion and kind; those of a List, as `kubectl
+    get` prints it, have both. What only looks like one, by its kind or its group, is one too:
+    `problems` says what is wrong.
     """
     document = mapping(document)
     kind, items = str(document.get("kind")).lower(), document.get("items")
@@ -156,7 +157,8 @@ def _is_type(item: Mapping[str, Any]) -> bool:
 def problems(manifest: Mapping[str, Any], *, implied: bool = False) -> Iterator[SpecProblem]:
     """Every broken rule, in the order of the manifest's parts; with `implied` also what only follows from another.
 
-    A value that YAML does not read as a string, but whose text must be shown as written, comes as a subclass of str.
+    A value that YAML does not read as a string, but whose text must be shown as written, comes as a
+    subclass of str.
     """
     spec = mapping(manifest.get("spec"))
     resources = mapping(spec.get("resources"))
@@ -263,9 +265,8 @@ def _unknown(
 
 def _suggestion(key: str, known: Sequence[str]) -> str:
     """`: did you mean nodeSelector?`"""
-    by_lower = {
-        name.rpartition("/")[2].lower(): name for name in reversed(known)
-    }  # `gpu` is NVIDIA's
+    # `gpu` is NVIDIA's
+    by_lower = {name.rpartition("/")[2].lower(): name for name in reversed(known)}
     by_lower.update({name.lower(): name for name in known})
     near = nearest(key.lower(), by_lower)
     return f": did you mean {by_lower[near]}?" if near else ""

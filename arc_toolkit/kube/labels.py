@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-# The name of an InstanceType is the name of a custom resource, which the API server holds to a DNS-1123 subdomain:
-# `IsDNS1123Subdomain` of k8s.io/apimachinery/pkg/util/validation. Microsoft's page on instance types states the same
-# rule (lower-case RFC 1123) and no other limit, so the 63 characters of a label value do not apply.
+# The name of an InstanceType is the name of a custom resource, which the API server holds to a
+# DNS-1123 subdomain: `IsDNS1123Subdomain` of k8s.io/apimachinery/pkg/util/validation. Microsoft's
+# page on instance types states the same rule (lower-case RFC 1123) and no other limit, so the 63
+# characters of a label value do not apply.
 MAX_NAME = 253
 _PART = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
 _NAME = re.compile(rf"{_PART}(?:\.{_PART})*", re.ASCII)

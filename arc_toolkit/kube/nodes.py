@@ -53,9 +53,9 @@ class Defect(Enum):
 class Node:
     """One node. Two nodes are equal if they are the same for sizing.
 
-    `read_node` leaves the amounts at 0 and None; `parse_node` reads them too, or says in `defect` why it cannot.
-    `ready` is None if the object has no conditions. `devices` are those that pods can get; `failed_devices` counts
-    those that the node has and does not give.
+    `read_node` leaves the amounts at 0 and None; `parse_node` reads them too, or says in `defect`
+    why it cannot. `ready` is None if the object has no conditions. `devices` are those that pods
+    can get; `failed_devices` counts those that the node has and does not give.
     """
 
     name: str

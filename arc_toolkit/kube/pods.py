@@ -65,8 +65,8 @@ class Pod:
     def node_name(self) -> str | None:
         """The node it runs on, or that it was made for.
 
-        The DaemonSet controller names the node in the pod's affinity until the pod is bound: a pod that waits for
-        room, perhaps behind a whole-node job, belongs to its node already.
+        The DaemonSet controller names the node in the pod's affinity until the pod is bound: a pod
+        that waits for room, perhaps behind a whole-node job, belongs to its node already.
         """
         if bound := self.spec.get("nodeName"):
             return str(bound)

@@ -1,7 +1,7 @@
 """Kubernetes quantities, exact: `100m`, `1.5Gi`, `2e3`, `12582912Ki` and every other legal form.
 
-CPU is counted in whole milli-cores and memory in whole bytes; what a pod asks for is rounded up to those units
-and what a node offers down, so that rounding never makes a fit out of a misfit.
+CPU is counted in whole milli-cores and memory in whole bytes; what a pod asks for is rounded up to
+those units and what a node offers down, so that rounding never makes a fit out of a misfit.
 """
 
 from __future__ import annotations

@@ -10,7 +10,8 @@ from arc_toolkit.errors import ArcError
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 # AKS puts this key, with the value `spot`, on the nodes of a spot pool: as a label and as a taint.
 SPOT_KEY = "kubernetes.azure.com/scalesetpriority"
-# How the keys of taints begin that Kubernetes, its cloud providers and autoscalers set and take away themselves:
+# How the keys of taints begin that Kubernetes, its cloud providers and autoscalers set and take
+# away themselves:
 # https://kubernetes.io/docs/reference/labels-annotations-taints/
 _PASSING = (
     "node.kubernetes.io/",
@@ -91,8 +92,9 @@ class Toleration:
 
 
 SPOT_TAINT = Taint(SPOT_KEY, "spot", "NoSchedule")
-# What the pods of AzureML's jobs tolerate: https://learn.microsoft.com/azure/machine-learning/reference-kubernetes
-# Not `ml.azure.com/amlarc-system`, which only the services of the extension tolerate.
+# What the pods of AzureML's jobs tolerate:
+# https://learn.microsoft.com/azure/machine-learning/reference-kubernetes Not
+# `ml.azure.com/amlarc-system`, which only the services of the extension tolerate.
 AZUREML_TOLERATIONS = (
     Toleration("ml.azure.com/amlarc", "true"),
     Toleration("ml.azure.com/amlarc-workload", "true"),

@@ -1,11 +1,11 @@
-"""Eviction notices: whether this machine is about to be taken away, and when. Standard library only.
+"""Eviction notices: whether this machine is about to be evicted, and when.
 
     from arc_toolkit.notices import watch
 
-    notice = watch()                 # finds the cloud, and polls its metadata service every second in the background
+    notice = watch()                 # finds the cloud, and polls its metadata service every second
     for step in range(1000):
         train_one(step)
-        if notice.pending():         # notice.deadline is the time (as of time.time()) or None if it is not known
+        if notice.pending():         # notice.deadline: a time as of time.time(), or None
             save()
             break
 

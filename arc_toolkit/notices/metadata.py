@@ -1,10 +1,10 @@
-"""The HTTP client of the metadata services: one kept connection, no proxy, every trouble as one exception."""
+"""The HTTP client of metadata services: one connection, no proxy, one exception."""
 
 from __future__ import annotations
 
 import time
 
-# 169.254.169.254 answers within milliseconds where it exists; without a route some machines wait for ever.
+# 169.254.169.254 answers within milliseconds; without a route some machines wait for ever.
 _TIMEOUT = 5.0
 _LARGEST = 1 << 20  # bytes of an answer
 _LONGEST_LINE = 1 << 16
@@ -12,7 +12,7 @@ _MOST_FIELDS = 100
 
 
 class SourceTrouble(Exception):
-    """A source could not be asked. `retry` is when to ask again, in seconds; `blocked`: nothing answered at all."""
+    """A source failed. `retry`: seconds until the next try; `blocked`: nothing answered."""
 
     def __init__(self, message: str, *, retry: float = 5.0, blocked: bool = False) -> None:
         super().__init__(message)
@@ -58,8 +58,8 @@ def host_of(endpoint: str) -> str:
 class MetadataClient:
     """Requests to `http://HOST[:PORT]`, never through a proxy.
 
-    One is sent every second for as long as a training runs: `http.client`, whose headers are those of e-mails, takes
-    twice the processor time.
+    One is sent every second for as long as a training runs: `http.client`, whose headers are those
+    of e-mails, takes twice the processor time.
     """
 
     def __init__(self, endpoint: str, *, first_timeout: float = _TIMEOUT) -> None:
@@ -76,8 +76,8 @@ class MetadataClient:
         body: bytes | None = None,
         timeout: float | None = None,
     ) -> Reply:
-        """The answer, whatever its status; SourceTrouble if there is none. A kept connection that was closed is
-        opened again once."""
+        """The answer, whatever its status; SourceTrouble if there is none. A kept connection that
+        was closed is opened again once."""
         for is_last in (False, True):
             fresh = self._connection is None
             try:
@@ -102,7 +102,7 @@ class MetadataClient:
 
 
 class _Connection:
-    """One connection, as much of HTTP/1.1 as a metadata service needs. What is not HTTP is a ValueError."""
+    """One connection, as much of HTTP/1.1 as a metadata service needs, or a ValueError."""
 
     def __init__(self, host: str, timeout: float) -> None:
         import socket
@@ -132,10 +132,10 @@ class _Connection:
         self._socket.sendall(("\r\n".join(lines) + "\r\n\r\n").encode("ascii") + (body or b""))
         status = 100
         while status < 200:  # 1xx comes before the answer itself
-            version, _, rest = self._line().partition(" ")
-            if not version.startswith("HTTP/1.") or not rest[:3].isdigit():
+            version, _, status_text = self._line().partition(" ")
+            if not version.startswith("HTTP/1.") or not status_text[:3].isdigit():
                 raise ValueError("the answer is not HTTP")
-            status, answered = int(rest[:3]), self._fields()
+            status, answered = int(status_text[:3]), self._fields()
         is_kept = version != "HTTP/1.0" and answered.get("connection", "").lower() != "close"
         if "chunked" in answered.get("transfer-encoding", "").lower():
             content = self._chunks()

@@ -1,4 +1,4 @@
-"""What runs once per node: on a notice it drains the node, and undoes that if the notice is withdrawn."""
+"""Once per node: on a notice it drains the node, and undoes that if it is withdrawn."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 
 from arc_toolkit.errors import ArcError
 from arc_toolkit.notices.run_log import run_line
-from arc_toolkit.notices.signal_wait import wait_for_signal
+from arc_toolkit.notices.sources.sigterm import wait_for_signal
 from arc_toolkit.notices.watcher import Watcher
 from arc_toolkit.stderr import say
 
@@ -99,5 +99,5 @@ class NodeAgent:
             self._retry = time.monotonic() + _RETRY_SECONDS
 
     def _is_wanted(self) -> bool:
-        """Pods may have to wait for minutes, and until then the notice may be withdrawn or this process stopped."""
+        """Pods may take minutes; until then the notice may be withdrawn or this process stopped."""
         return self._watcher.pending() and not signal.sigpending() & _STOPS

@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+EVICTED_EXIT_CODE = 143  # "evicted, resumable": 128 + SIGTERM
+
+
 class NoticeKind(enum.Enum):
     """What was announced. The value is the word in files, logs and JSON."""
 
@@ -28,10 +31,10 @@ class NoticeKind(enum.Enum):
 
 
 class Notice:
-    """One announcement. `deadline` is a time as of `time.time()`, or None if it may come at any moment.
+    """One announcement. `deadline` is as of `time.time()`, or None: at any moment.
 
-    How much time is left goes by the monotonic clock from the first sight of the notice on: the other one may be set
-    right meanwhile.
+    How much time is left goes by the monotonic clock from the first sight of the notice on: the
+    other one may be set right meanwhile.
     """
 
     __slots__ = ("_end", "agreed", "deadline", "description", "id", "kind", "source", "step")
@@ -50,12 +53,15 @@ class Notice:
         self.kind, self.source, self.id = kind, source, id
         self.deadline, self.description = deadline, description
         self._end = 0.0 if deadline is None else deadline - time.time() + time.monotonic()
-        # After which step every rank of an elastic run stops, so that all have the same state. Until all have read of
-        # it (`agreed`) the step is a proposal.
+        # After which step every rank of an elastic run stops, so that all have the same state.
+        # Until all have read of it (`agreed`) the step is a proposal.
         self.step, self.agreed = step, agreed
 
     def __repr__(self) -> str:
-        return f"Notice({self.kind.value} from {self.source}, id={self.id!r}, deadline={self.deadline})"
+        return (
+            f"Notice({self.kind.value} from {self.source}, id={self.id!r}, "
+            f"deadline={self.deadline})"
+        )
 
     def seconds_left(self) -> float | None:
         """Until the deadline, at least 0; None if it is not known."""
@@ -76,6 +82,6 @@ class Notice:
 
 
 def earliest(notices: list[Notice]) -> Notice | None:
-    """The notice that leaves the least time, among those that end the process; one without a deadline is first."""
+    """The most urgent notice that ends the process; one without a deadline is first."""
     ending = [notice for notice in notices if notice.kind.ends_process]
     return min(ending, key=lambda notice: notice.seconds_left() or 0.0, default=None)

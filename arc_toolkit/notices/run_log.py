@@ -1,6 +1,6 @@
 """The lines that `arc-toolkit run` writes about what it saw. `diagnose` reads them as evidence.
 
-    arc-toolkit-run 2026-03-03T09:38:17Z notice kind=preempt source=azure deadline=2026-03-03T09:38:47Z
+    arc-toolkit-run 2026-03-03T09:38:17Z notice kind=preempt source=azure deadline=2026-...
 
 One line per event: a prefix to search for, a time, a word, and fields without spaces.
 """
@@ -33,7 +33,7 @@ def run_line(event: str, /, **fields: Any) -> str:
 
 
 class RunRecord:
-    """What the lines of one process say: where it started, its notice, if there was one, and its end."""
+    """The lines of one process: where it started, its notice, if any, and its end."""
 
     __slots__ = (
         "code",
@@ -70,7 +70,7 @@ class RunRecord:
 
 
 def read_runs(text: str) -> dict[str, list[RunRecord]]:
-    """The records of each writer, in order; "" is one without a prefix of its own. Unreadable lines are passed over."""
+    """The records of each writer, in order; "" has no prefix. Unreadable lines are skipped."""
     writers: dict[str, list[RunRecord]] = {}
     for line in text.split("\n"):  # a progress bar before it ends with a carriage return
         at = line.find(PREFIX)
@@ -110,7 +110,7 @@ def _add(records: list[RunRecord], event: str, moment: float, fields: dict[str, 
 
 
 def _writer(before: str) -> str:
-    """The pod in `[pod/NAME/CONTAINER] `, with which `kubectl logs --prefix` marks the lines of each."""
+    """The pod in `[pod/NAME/CONTAINER] ` of `kubectl logs --prefix`."""
     at = before.find("[pod/")
     end = before.find("]", at)
     return before[at + len("[pod/") : end].partition("/")[0] if 0 <= at < end else ""

@@ -1,8 +1,9 @@
-"""Run one process, tell it of an eviction in time, wait for its save, end it, and say with the exit code what happened.
+"""Run one process: announce evictions, wait for its save, end it, report by exit code.
 
-143 means evicted and resumable; every other code is that of the process. A process takes part if it uses
-`arc_toolkit.checkpoints` (it then writes its step beside the notice file), or if the caller says how to
-notify it. Any other gets SIGTERM at once, which is what frameworks with a handler of their own expect.
+143 means evicted and resumable; every other code is that of the process. A process takes part if it
+uses `arc_toolkit.checkpoints` (it then writes its step beside the notice file), or if the caller
+says how to notify it. Any other gets SIGTERM at once, which is what frameworks with a handler of
+their own expect.
 """
 
 from __future__ import annotations
@@ -14,9 +15,8 @@ import time
 
 from arc_toolkit.errors import ArcError
 from arc_toolkit.file_io import reason
-from arc_toolkit.notices.notice import Notice, NoticeKind, earliest
+from arc_toolkit.notices.notice import EVICTED_EXIT_CODE, Notice, NoticeKind, earliest
 from arc_toolkit.notices.run_log import run_line, utc
-from arc_toolkit.notices.signal_wait import wait_for_signal
 from arc_toolkit.notices.sources.notice_file import (
     VARIABLE,
     NoticeFile,
@@ -25,6 +25,7 @@ from arc_toolkit.notices.sources.notice_file import (
     read_saved,
     takes_part,
 )
+from arc_toolkit.notices.sources.sigterm import wait_for_signal
 from arc_toolkit.notices.watcher import Watcher
 from arc_toolkit.stderr import say
 
@@ -32,9 +33,8 @@ TYPE_CHECKING = False  # `typing` alone takes as long to import as all the rest
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-EVICTED = 128 + signal.SIGTERM
-# Not passed on: what nobody can catch, what the kernel sends for a fault of `run` itself, and what stops a job of a
-# terminal, which reaches the process too.
+# Not passed on: what nobody can catch, what the kernel sends for a fault of `run` itself, and what
+# stops a job of a terminal, which reaches the process too.
 _OWN = {
     signal.SIGKILL,
     signal.SIGSTOP,
@@ -55,7 +55,7 @@ _FAULTS = {
 }
 _WAITED = frozenset(signal.valid_signals()) - _OWN - _FAULTS
 _TICK = 0.2
-# Before the deadline SIGTERM, and then SIGKILL, so that the log and the exit code still leave the machine.
+# SIGTERM and SIGKILL before the deadline: log and exit code must leave the machine.
 _LAST_SECONDS = 3.0
 _KILL_SECONDS = 1.0
 # After its save a process may end by itself.
@@ -65,7 +65,7 @@ _SAME_SECONDS = 1.5
 
 
 class Supervisor:
-    """One command, restarted within a budget. `saved` gives the step of the newest checkpoint since a time."""
+    """One command, restarted within a budget. `saved`: the newest checkpoint's step since then."""
 
     def __init__(
         self,
@@ -75,8 +75,8 @@ class Supervisor:
         folder: str,
         grace: float = 25.0,
         max_restarts: int = 0,
-        tell: int | None = None,
-        takes_part: bool = False,
+        notify_signal: int | None = None,
+        cooperative: bool = False,
         saved: Callable[[float], int | None] = lambda since: None,
         node: str = "",
         environment: dict[str, str] | None = None,
@@ -85,21 +85,23 @@ class Supervisor:
         self._command = list(command)
         self._watcher, self._file = watcher, NoticeFile(os.path.join(folder, "notice"))
         self._grace, self._budget = grace, max_restarts
-        self._tell, self._takes_part = tell, takes_part or tell is not None
+        self._notify_signal, self._cooperative = (
+            notify_signal,
+            cooperative or notify_signal is not None,
+        )
         self._saved, self._node = saved, node or os.uname().nodename
         self._log = log or say
         self._environment = environment or {}
         self._restarts = 0
         self._child = 0
         # On a terminal the process stays in our group, so that Ctrl-C and Ctrl-Z reach it.
-        self._own_group = not _on_terminal()
+        self._own_group = not _is_on_terminal()
         self._stop: Notice | None = None  # SIGTERM to this process
         self._interrupted = False
-        self._told: Notice | None = None
-        self._told_at = 0.0  # as of the clock on the wall, like the times of checkpoints
-        self._told_since = (
-            0.0  # the same and all others as of the monotonic clock, which nobody sets
-        )
+        self._notified: Notice | None = None
+        self._notified_at_wall = 0.0  # as of the clock on the wall, like the times of checkpoints
+        # the same and all others as of the monotonic clock, which nobody sets
+        self._notified_at = 0.0
         self._deadline = 0.0  # of that notice
         self._saved_at: float | None = None
         self._saved_before: int | None = None
@@ -121,10 +123,10 @@ class Supervisor:
             self._watcher.stop()
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
-    # --- one process ---------------------------------------------------------------------------------------
+    # --- one process ------------------------------------------------------------------------------
 
     def _run_once(self) -> int:
-        self._told, self._saved_at, self._signalled = None, None, None
+        self._notified, self._saved_at, self._signalled = None, None, None
         self._file.withdraw()
         clear_progress(self._file.path)
         self._start()
@@ -165,7 +167,7 @@ class Supervisor:
         )
 
     def _reap(self) -> int | None:
-        """The exit code of the process once it has ended. As PID 1, orphans of others are collected too."""
+        """The exit code of the process once it has ended. PID 1 also collects orphans."""
         code = None
         while True:
             try:
@@ -195,7 +197,7 @@ class Supervisor:
             self._kill(number)
 
     def _kill(self, number: int) -> None:
-        """A signal to the process, and to everything that it started if it has a group of its own."""
+        """A signal to the process, and to all that it started if it has its own group."""
         try:
             if self._own_group:
                 os.killpg(self._child, number)
@@ -205,32 +207,34 @@ class Supervisor:
             if error.errno not in (errno.ESRCH, errno.EPERM):
                 raise
 
-    # --- notices -------------------------------------------------------------------------------------------
+    # --- notices ----------------------------------------------------------------------------------
 
     def _handle_notice(self) -> None:
         notice = earliest([*self._watcher.notices, *([self._stop] if self._stop else [])])
-        if self._told is None:
+        if self._notified is None:
             if notice is not None:
-                self._told_at, self._told_since = time.time(), time.monotonic()
+                self._notified_at_wall, self._notified_at = time.time(), time.monotonic()
                 self._saved_before = read_saved(self._file.path)
                 self._announce(notice)
                 self._notify()
         elif notice is None and self._signalled is None:
-            self._log(run_line("withdrawn", kind=self._told.kind.value, source=self._told.source))
+            self._log(
+                run_line("withdrawn", kind=self._notified.kind.value, source=self._notified.source)
+            )
             self._file.withdraw()
-            self._told = None
+            self._notified = None
         else:
             # A second one leaves less time. The time of the same one is not known to the second.
-            if notice is not None and self._end_of(notice) < self._deadline - _SAME_SECONDS:
+            if notice is not None and self._deadline_of(notice) < self._deadline - _SAME_SECONDS:
                 self._announce(notice)
             self._end_in_time()
 
-    def _end_of(self, notice: Notice) -> float:
-        left = notice.seconds_left()
-        return time.monotonic() + (left if left is not None else self._grace)
+    def _deadline_of(self, notice: Notice) -> float:
+        seconds_left = notice.seconds_left()
+        return time.monotonic() + (seconds_left if seconds_left is not None else self._grace)
 
     def _announce(self, notice: Notice) -> None:
-        self._told, self._deadline = notice, self._end_of(notice)
+        self._notified, self._deadline = notice, self._deadline_of(notice)
         deadline = utc(notice.deadline) if notice.deadline is not None else None
         self._log(
             run_line(
@@ -249,9 +253,9 @@ class Supervisor:
             )
 
     def _notify(self) -> None:
-        if self._tell is not None:
-            self._kill(self._tell)
-        elif not self._takes_part and not takes_part(self._file.path):
+        if self._notify_signal is not None:
+            self._kill(self._notify_signal)
+        elif not self._cooperative and not takes_part(self._file.path):
             self._signal(signal.SIGTERM)
 
     def _end_in_time(self) -> None:
@@ -259,7 +263,7 @@ class Supervisor:
         now, end = time.monotonic(), self._deadline
         if self._saved_at is None and (step := self._saved_since_notice()) is not None:
             self._saved_at = now
-            self._log(run_line("saved", step=step, seconds=f"{now - self._told_since:.1f}"))
+            self._log(run_line("saved", step=step, seconds=f"{now - self._notified_at:.1f}"))
         is_late = now >= end - _LAST_SECONDS
         is_done = self._saved_at is not None and now >= self._saved_at + _AFTER_SAVE_SECONDS
         if self._signalled is None and (is_late or is_done):
@@ -277,44 +281,50 @@ class Supervisor:
         return progress.step if progress is not None else None
 
     def _saved_since_notice(self) -> int | None:
-        """The step of the save that was made for the notice: as the process says, or as its folder shows."""
+        """The step of the save for the notice: as the process says, or as its folder shows."""
         step = read_saved(self._file.path)
-        return step if step not in (None, self._saved_before) else self._saved(self._told_at)
+        return (
+            step if step not in (None, self._saved_before) else self._saved(self._notified_at_wall)
+        )
 
-    # --- what the end means --------------------------------------------------------------------------------
+    # --- what the end means -----------------------------------------------------------------------
 
     def _result(self, code: int) -> int | None:
         """The exit code of `run`; None if the process is started again."""
-        told, step = self._told, self._step()
+        notified, step = self._notified, self._step()
         if (
-            told is not None
+            notified is not None
             and self._saved_at is None
             and (late := self._saved_since_notice()) is not None
         ):
             self._log(
-                run_line("saved", step=late, seconds=f"{time.monotonic() - self._told_since:.1f}")
+                run_line("saved", step=late, seconds=f"{time.monotonic() - self._notified_at:.1f}")
             )
-        known = [
+        saved_steps = [
             number
             for number in (self._saved(0.0), read_saved(self._file.path))
             if number is not None
         ]
-        fields = {"code": code, "step": step, "saved": max(known, default=None)}
+        fields = {"code": code, "step": step, "saved": max(saved_steps, default=None)}
         is_done = code == 0 and self._signalled is None and takes_part(self._file.path)
-        if told is not None and not is_done:
-            # Only a process that uses the library says with 0 that it has finished. Of any other, Kubernetes would take
-            # a half-trained model for a finished one.
+        if notified is not None and not is_done:
+            # Only a process that uses the library says with 0 that it has finished. Of any other,
+            # Kubernetes would take a half-trained model for a finished one.
             is_over = self._stop is None and self._watcher.notice is None
             self._log(run_line("end", reason="withdrawn" if is_over else "evicted", **fields))
-            return None if is_over else EVICTED
+            return None if is_over else EVICTED_EXIT_CODE
         if code == 0:
             self._log(run_line("end", reason="finished", **fields))
             return 0
         if self._interrupted:
             self._log(run_line("end", reason="interrupted", **fields))
             return 128 + signal.SIGINT
-        if code == EVICTED or self._restarts >= self._budget:
-            self._log(run_line("end", reason="stopped" if code == EVICTED else "failed", **fields))
+        if code == EVICTED_EXIT_CODE or self._restarts >= self._budget:
+            self._log(
+                run_line(
+                    "end", reason="stopped" if code == EVICTED_EXIT_CODE else "failed", **fields
+                )
+            )
             return code
         self._restarts += 1
         self._log(
@@ -323,7 +333,7 @@ class Supervisor:
         return None
 
     def _pause(self) -> int | None:
-        """Wait before the next start, longer each time; the exit code of `run` if its end was announced meanwhile."""
+        """Wait before the next start, longer each time; the exit code if an end was announced."""
         until = time.monotonic() + min(2.0 ** max(self._restarts - 1, 0), _LONGEST_PAUSE)
         while time.monotonic() < until:
             self._take_signal(_TICK)
@@ -332,11 +342,11 @@ class Supervisor:
                 return 128 + signal.SIGINT
             if self._stop is not None or self._watcher.pending():
                 self._log(run_line("end", reason="evicted", step=self._step()))
-                return EVICTED
+                return EVICTED_EXIT_CODE
         return None
 
 
-def _on_terminal() -> bool:
+def _is_on_terminal() -> bool:
     try:
         return os.isatty(0) and os.tcgetpgrp(0) == os.getpgrp()
     except OSError:

@@ -21,7 +21,7 @@ AFTER_A_FAULT = 30.0  # seconds until a source with a fault of its own is asked 
 
 
 class Watcher:
-    """The notices of several sources. Every source has a thread of its own, because one may hang."""
+    """The notices of several sources. Every source has its own thread, because one may hang."""
 
     def __init__(
         self, sources: Sequence[NoticeSource], *, report: Callable[[str], None] | None = None
@@ -47,7 +47,7 @@ class Watcher:
 
     @property
     def has_answer(self) -> bool:
-        """Whether every source was asked with success: before that, no notice does not mean that there is none."""
+        """Whether every source has answered: before that, having no notice proves nothing."""
         with self._lock:
             return len(self._notices) == len(self._sources)
 
@@ -64,12 +64,12 @@ class Watcher:
 
     @property
     def deadline(self) -> float | None:
-        """When the process ends, as of `time.time()`; None without a notice, or if the time is not known."""
+        """When the process ends, as of `time.time()`; None without a notice or a known time."""
         notice = self.notice
         return notice.deadline if notice is not None else None
 
     def pending(self) -> bool:
-        """Whether the end of this process is announced. A withdrawn notice is not pending any more."""
+        """Whether the end of this process is announced, and not withdrawn."""
         return self.notice is not None
 
     def on_notice(self, callback: Callable[[Notice], None]) -> None:
@@ -77,7 +77,7 @@ class Watcher:
         self._callbacks.append(callback)
 
     def _watch(self, place: int, source: NoticeSource) -> None:
-        is_in_trouble, said = False, set[str]()
+        is_in_trouble, reported = False, set[str]()
         while not self._stopped.is_set():
             wait = source.period
             try:
@@ -93,14 +93,15 @@ class Watcher:
                         f"notices: {trouble}: evictions will not be noticed while that is so"
                     )
                     is_in_trouble = True
-                elif not trouble.blocked and str(trouble) not in said and len(said) < 10:
+                elif not trouble.blocked and str(trouble) not in reported and len(reported) < 10:
                     self._report(f"notices: {trouble}")
-                    said.add(str(trouble))
+                    reported.add(str(trouble))
             except Exception as error:  # the training run must not end because of this
                 wait = AFTER_A_FAULT
                 if not is_in_trouble:
                     self._report(
-                        f"notices: {source.name} failed ({type(error).__name__}: {error}); trying again"
+                        f"notices: {source.name} failed "
+                        f"({type(error).__name__}: {error}); trying again"
                     )
                 is_in_trouble = True
             self._stopped.wait(wait)
@@ -108,15 +109,15 @@ class Watcher:
     def _update(self, place: int, notices: list[Notice]) -> None:
         with self._lock:
             before = self._notices.get(place, [])
-            # A notice that says the same as before is the same one: it knows how much time was left at first.
-            same = {_facts(notice): notice for notice in before}
-            notices = [same.get(_facts(notice), notice) for notice in notices]
-            known, listed = {notice.id for notice in before}, {notice.id for notice in notices}
-            # A time that is over when the notice comes is when it may begin, not when it does: there may still be time.
+            # An equal notice is the same one: it knows how much time was left at first.
+            former = {_facts(notice): notice for notice in before}
+            notices = [former.get(_facts(notice), notice) for notice in notices]
+            known_ids, listed = {notice.id for notice in before}, {notice.id for notice in notices}
+            # A deadline in the past is when the eviction may begin: there may still be time.
             self._late |= {
                 notice.id
                 for notice in notices
-                if notice.id not in known and notice.seconds_left() == 0
+                if notice.id not in known_ids and notice.seconds_left() == 0
             }
             for notice in notices:
                 notice.deadline = None if notice.id in self._late else notice.deadline
@@ -127,9 +128,11 @@ class Watcher:
                     f"notices: {notice.kind.value} of {notice.source} is not announced any more"
                 )
         for notice in notices:
-            if notice.id in known:
+            if notice.id in known_ids:
                 continue
-            self._report(f"notices: {notice.source} announces {notice.kind.value}{_when(notice)}")
+            self._report(
+                f"notices: {notice.source} announces {notice.kind.value}{_time_text(notice)}"
+            )
             for callback in self._callbacks:
                 try:
                     callback(notice)
@@ -147,9 +150,9 @@ def watch(
 ) -> Watcher:
     """Watch the notices of this machine in the background.
 
-    `cloud`: `auto` asks the firmware; `none` for no metadata service. A process under `arc-toolkit run` watches the
-    supervisor's file instead of asking again. `sigterm=True` takes SIGTERM for a notice: the process then has to end
-    by itself.
+    `cloud`: `auto` asks the firmware; `none` for no metadata service. A process under `arc-toolkit
+    run` watches the supervisor's file instead of asking again. `sigterm=True` takes SIGTERM for a
+    notice: the process then has to end by itself.
     """
     if cloud not in ("auto", "none", *CLOUDS):
         raise ValueError(f"cloud {cloud!r}: use auto, none, {', '.join(CLOUDS)}")
@@ -172,6 +175,6 @@ def _facts(notice: Notice) -> tuple[object, ...]:
     return notice.id, notice.kind, notice.deadline, notice.step, notice.agreed
 
 
-def _when(notice: Notice) -> str:
-    left = notice.seconds_left()
-    return ", at any moment" if left is None else f" in {left:.0f} s"
+def _time_text(notice: Notice) -> str:
+    seconds = notice.seconds_left()
+    return ", at any moment" if seconds is None else f" in {seconds:.0f} s"

@@ -1,8 +1,8 @@
 """Whether an InstanceType fits: the one answer of `validate`, `cluster instance-types`, `--check` and preflight.
 
-A type fits if one of the nodes that could take it does: those that its selector selects and that jobs can use. A type
-that this tool made for one size or pool drifts when a node of it no longer takes as many of it as it was made for:
-after an upgrade, another maxPods, a new DaemonSet.
+A type fits if one of the nodes that could take it does: those that its selector selects and that
+jobs can use. A type that this tool made for one size or pool drifts when a node of it no longer
+takes as many of it as it was made for: after an upgrade, another maxPods, a new DaemonSet.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ class Candidate:
 class Fit:
     """What is true of one type now. `tightest` is the node that takes fewest of it.
 
-    `meant` is how many of it a node was made to take: 2 for a half. `problem` says why it fits on no node.
+    `meant` is how many of it a node was made to take: 2 for a half. `problem` says why it fits on
+    no node.
     """
 
     name: str
@@ -88,8 +89,8 @@ def fit_of(spec: InstanceTypeSpec, candidates: Sequence[Candidate], name: str = 
         problem = SpecProblem(SpecRule.SELECTOR, _no_node(spec.selector, selected, candidates))
         return Fit(name, "no node", problem.message, spec, meant, problem=problem)
     counts = tuple(row.schedulable.how_many_of(spec)[0] for row in able)
-    # A node with a broken GPU, or with GPUs divided in another way, says nothing about whether the type has become
-    # too large.
+    # A node with a broken GPU, or with GPUs divided in another way, says nothing about whether the
+    # type has become too large.
     whole = [row for row in able if row.unusable is None]
     measures = [row for row in whole if _has_devices(row.node, spec, meant)] or whole or able
     taken = [row.schedulable.how_many_of(spec)[0] for row in measures]

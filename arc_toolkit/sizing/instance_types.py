@@ -1,6 +1,7 @@
 """InstanceTypes for groups of nodes: selectors, manifests as data and as YAML.
 
-The resource: https://learn.microsoft.com/azure/machine-learning/how-to-manage-kubernetes-instance-types
+The resource:
+https://learn.microsoft.com/azure/machine-learning/how-to-manage-kubernetes-instance-types
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ MANAGED_BY = "app.kubernetes.io/managed-by"
 class InstanceType:
     """One type, the group of nodes it fits on, and what part of them it is.
 
-    A merged type replaces several of one name: `parts` counts them, and `request` is None if they differ.
+    A merged type replaces several of one name: `parts` counts them, and `request` is None if they
+    differ.
     """
 
     name: str
@@ -142,8 +144,9 @@ def _arithmetic(
 class Choices:
     """How types are named, and which nodes they may run on.
 
-    `nodes` are all nodes of the cluster, those left out included; `anywhere` accepts types that may run on some of
-    these. `present` are the types that this tool made in the cluster, by name: they keep their names.
+    `nodes` are all nodes of the cluster, those left out included; `anywhere` accepts types that may
+    run on some of these. `present` are the types that this tool made in the cluster, by name: they
+    keep their names.
     """
 
     template: str = DEFAULT_TEMPLATE
@@ -164,7 +167,8 @@ def generate(
 ) -> tuple[list[InstanceType], list[str], list[str]]:
     """Types for every group and share, the reasons why some could not be made, and notes about the others.
 
-    With one group, a share that does not fit is an error; with several, the others still get theirs.
+    With one group, a share that does not fit is an error; with several, the others still get
+    theirs.
     """
     choices = choices or Choices()
     check_template(choices.template)

@@ -21,9 +21,8 @@ class NodeGroup:
     source: str  # "sku", "nodes" or "cluster"
     pools: tuple[str, ...] = ()
     size: str = ""
-    members: tuple[
-        Node, ...
-    ] = ()  # the same nodes as objects; of a VM size with the labels that are known
+    # the same nodes as objects; of a VM size with the labels that are known
+    members: tuple[Node, ...] = ()
 
     @property
     def tightest_cpu(self) -> Schedulable:

@@ -41,7 +41,8 @@ DEFAULT_DAEMONSETS = ("aks-overlay", "azureml")
 class Selection:
     """The groups to size for, every node behind them, and what a person should know about them.
 
-    `candidates` are all nodes (or VM sizes) with what each can give, for whoever asks whether a type fits.
+    `candidates` are all nodes (or VM sizes) with what each can give, for whoever asks whether a
+    type fits.
     """
 
     groups: list[NodeGroup]
@@ -212,7 +213,8 @@ def _fewer_gpus(
 ) -> UnusableNode | None:
     """A node with a broken GPU or without a device plugin: fewer than its size has, or than others of it show.
 
-    The GPUs of a known size may be divided in one pool and whole in another, so only its own pool counts.
+    The GPUs of a known size may be divided in one pool and whole in another, so only its own pool
+    counts.
     """
     size, kinds = vm_sizes.find(node.size), tuple(node.devices)
     if size and size.gpu_resource and set(kinds) <= {size.gpu_resource}:
@@ -244,7 +246,8 @@ def _full(node: Node, sized: Schedulable) -> UnusableNode | None:
 def group_nodes(candidates: Iterable[Candidate], *, source: str, by_pool: bool) -> list[NodeGroup]:
     """Usable nodes by size label (and pool, if asked): exactly the nodes that a nodeSelector on these labels selects.
 
-    Nodes of one size with devices of different kinds (MIG on some of them) are apart: each type asks for one kind.
+    Nodes of one size with devices of different kinds (MIG on some of them) are apart: each type
+    asks for one kind.
     """
     by_labels: dict[tuple[tuple[tuple[str, str], ...], tuple[str, ...], int], list[Candidate]] = {}
     for row in candidates:

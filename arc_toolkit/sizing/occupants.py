@@ -52,7 +52,8 @@ def profiles() -> dict[str, dict[str, list[Occupant]]]:
 def profile(name: str, version: Version) -> list[Occupant]:
     """A profile as it is on that Kubernetes version; `aks-overlay-1.30` pins the version it was seen on.
 
-    Between two versions that were seen, each resource is the larger of the two: nobody saw the ones between.
+    Between two versions that were seen, each resource is the larger of the two: nobody saw the ones
+    between.
     """
     if name == "none":
         return []

@@ -1,8 +1,10 @@
 """What the guest kernel and AKS keep of a node, as tables.
 
-Source: "Node resource reservations" (https://learn.microsoft.com/azure/aks/node-resource-reservations), checked
-against real nodes (data/observed_nodes.csv; tests/sizing/test_reservations.py). Where the page and the nodes
-disagree, the nodes win: the page says MB where nodes show Mi, and the quarter is of the size's nominal memory.
+Source: "Node resource reservations"
+(https://learn.microsoft.com/azure/aks/node-resource-reservations), checked against real nodes
+(data/observed_nodes.csv; tests/sizing/test_reservations.py). Where the page and the nodes disagree,
+the nodes win: the page says MB where nodes show Mi, and the quarter is of the size's nominal
+memory.
 """
 
 from __future__ import annotations
@@ -41,8 +43,8 @@ WINDOWS_EXTRA_MIB = 2048
 MAX_PODS = {"overlay": 250, "pod-subnet": 110, "kubenet": 110, "azure": 30}
 MAX_PODS_RANGE = (10, 250)
 
-# What the guest kernel leaves of a size's nominal memory, where no node can be asked. An estimate that is too high
-# makes a job fail at once ("Code 9"), so it errs on the low side.
+# What the guest kernel leaves of a size's nominal memory, where no node can be asked. An estimate
+# that is too high makes a job fail at once ("Code 9"), so it errs on the low side.
 # The same size differs by 12 to 28 Mi between kernels and images; small nodes showed the small end.
 DRIFT_MIB = 28
 DRIFT_SMALL_MIB = 12
@@ -158,8 +160,8 @@ def loss_bound(nominal: int) -> int:
 def nominal_from_capacity(capacity: int) -> int:
     """The nominal memory behind a capacity, for a node whose size is unknown.
 
-    The smallest memory of any Azure size whose loss would be as losses are: at least nominal/64 and some 100Mi, at
-    most the bound, or if none is, at most a tenth. Else the next whole GiB.
+    The smallest memory of any Azure size whose loss would be as losses are: at least nominal/64 and
+    some 100Mi, at most the bound, or if none is, at most a tenth. Else the next whole GiB.
     """
     sizes = sorted({size.memory for size in table().values()})
     likely = [

@@ -163,8 +163,8 @@ class Schedulable:
     ) -> tuple[int, Limit]:
         """How many pods with this request it takes, and the resource that is the limit.
 
-        Each resource by itself, as NodeResourcesFit of the scheduler compares them; a device of another kind does
-        not count.
+        Each resource by itself, as NodeResourcesFit of the scheduler compares them; a device of
+        another kind does not count.
         """
         amounts: list[tuple[int, int, Limit]] = [
             (self.cpu_m, cpu_m, "cpu"),

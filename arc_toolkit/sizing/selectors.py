@@ -1,7 +1,7 @@
 """The nodeSelector of a type: that it runs only on nodes of the kinds that it was sized for.
 
-A nodeSelector can only ask for labels, never exclude one. So the labels are looked for that all nodes of the type have
-and the nodes that it must not run on lack.
+A nodeSelector can only ask for labels, never exclude one. So the labels are looked for that all
+nodes of the type have and the nodes that it must not run on lack.
 """
 
 from __future__ import annotations

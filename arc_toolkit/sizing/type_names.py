@@ -1,7 +1,7 @@
 """What types are called: by a template, unique in a run, and as they are called in the cluster already.
 
-Jobs name their type, so one that is in the cluster keeps its name when another pool makes one of the same name, and
-when that pool is at zero nodes later.
+Jobs name their type, so one that is in the cluster keeps its name when another pool makes one of
+the same name, and when that pool is at zero nodes later.
 """
 
 from __future__ import annotations

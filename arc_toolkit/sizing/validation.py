@@ -139,7 +139,7 @@ def _other_maker(spec: InstanceTypeSpec) -> str | None:
     return f"{other} is never on {size.name}, which {has}"
 
 
-# --- YAML with positions ----------------------------------------------------------------------------------------
+# --- YAML with positions --------------------------------------------------------------------------
 
 
 class _TextLoader(yaml.SafeLoader):

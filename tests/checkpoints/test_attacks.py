@@ -296,7 +296,7 @@ def test_a_save_is_not_lost_because_older_ones_cannot_be_deleted(
     def fail(*words: object) -> None:
         raise OSError("not permitted")
 
-    monkeypatch.setattr("arc_toolkit.checkpoints.shelf.remove", fail)
+    monkeypatch.setattr("arc_toolkit.checkpoints.local_checkpoints.remove", fail)
     for step in range(4):
         save(store, step)
     assert newest_step(tmp_path) == 3

@@ -77,8 +77,8 @@ def test_what_makes_no_sense_is_refused(words: tuple[int, int]) -> None:
 
 def test_what_is_left_of_an_epoch() -> None:
     batches = Batches(10, 3)
-    assert batches.left_in_epoch == 4
+    assert batches.steps_in_epoch == 4
     batches.start = 7
-    assert batches.left_in_epoch == 1
+    assert batches.steps_in_epoch == 1
     batches.start = 8
-    assert batches.left_in_epoch == 4
+    assert batches.steps_in_epoch == 4

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from arc_toolkit.checkpoints import Checkpoint, Damage
+from arc_toolkit.checkpoints import Checkpoint, InvalidCheckpoint
 from arc_toolkit.checkpoints import manifest as manifests
 from arc_toolkit.checkpoints.manifest import NAME, parse_manifest, verify
 from tests.checkpoints.stores import newest_step, quiet, save
@@ -67,7 +67,7 @@ def test_a_manifest_that_makes_no_sense_is_damage_even_if_its_digest_is_right(
     tmp_path: Path, changes: dict[str, Any]
 ) -> None:
     assert isinstance(parse_manifest(tmp_path, signed()), Checkpoint)
-    assert isinstance(parse_manifest(tmp_path, signed(**changes)), Damage)
+    assert isinstance(parse_manifest(tmp_path, signed(**changes)), InvalidCheckpoint)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_a_manifest_that_makes_no_sense_is_damage_even_if_its_digest_is_right(
     ],
 )
 def test_text_that_is_not_a_manifest_is_damage(tmp_path: Path, content: bytes) -> None:
-    assert isinstance(parse_manifest(tmp_path, content), Damage)
+    assert isinstance(parse_manifest(tmp_path, content), InvalidCheckpoint)
 
 
 def test_a_manifest_at_a_url_cannot_write_outside_of_the_store(tmp_path: Path) -> None:

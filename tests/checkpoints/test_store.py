@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from arc_toolkit.checkpoints import Checkpoint, CheckpointError, Store, fencing
+from arc_toolkit.checkpoints import Checkpoint, CheckpointError, Store, local_checkpoints
 from arc_toolkit.checkpoints.interval import best_interval, mean_seconds
 from arc_toolkit.checkpoints.manifest import NAME, verify
 from arc_toolkit.checkpoints.streams import DigestedFile
@@ -271,8 +271,8 @@ def test_what_could_not_be_saved_is_not_tried_again_at_every_step(
 def test_writers_that_look_at_the_same_moment_take_different_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fencing, "newest_fence", lambda root: 0)
-    assert [fencing.take_fence(tmp_path, name) for name in "abc"] == [1, 2, 3]
+    monkeypatch.setattr(local_checkpoints, "newest_fence", lambda root: 0)
+    assert [local_checkpoints.take_fence(tmp_path, name) for name in "abc"] == [1, 2, 3]
 
 
 def test_writers_never_share_a_folder(tmp_path: Path) -> None:
@@ -340,7 +340,7 @@ def test_what_a_writer_before_did_not_finish_is_deleted_and_what_another_writes_
     save(store, 3)
     assert not left.exists()
     # The next writer is there, and has begun; this one has not seen it yet.
-    assert fencing.take_fence(tmp_path, "next") == 3
+    assert local_checkpoints.take_fence(tmp_path, "next") == 3
     begun = tmp_path / ".saving-000000000004-000003-beef"
     begun.mkdir()
     store._shelf.retain(2, 2)
@@ -489,7 +489,7 @@ def test_on_a_notice_a_later_save_finishes_or_is_abandoned(
         return write(stream, data)
 
     save(store, 1)
-    store._pace._durations = [10.0]
+    store._schedule._durations = [10.0]
     monkeypatch.setattr(DigestedFile, "write", slow)
     store.save_later(2, {"a.bin": b"a", "b.bin": b"b"})
     begun.wait(60)
@@ -505,7 +505,7 @@ def test_on_a_notice_a_later_save_finishes_or_is_abandoned(
 
 def test_a_later_save_that_is_nearly_done_is_not_abandoned(store: Store) -> None:
     """14 s of 15 are over: 3 s are enough for the rest, though not for a new one."""
-    store._pace.saved(1, 10.0)
+    store._schedule.note_save(1, 10.0)
     release = threading.Event()
 
     def hold() -> None:
@@ -528,8 +528,8 @@ def test_with_notices_the_interval_is_that_of_cost(
 
     def interval(save_seconds: float) -> float:
         store = Store(tmp_path, evictions_per_hour=0.05)
-        store._pace.saved(1, save_seconds)
-        return store._pace.interval
+        store._schedule.note_save(1, save_seconds)
+        return store._schedule.interval
 
     mean = 3600 / -math.log(0.95)
     assert interval(5.0) == pytest.approx(math.sqrt(2 * 5 * mean))

@@ -12,8 +12,12 @@ from typing import Any
 
 import pytest
 
-from arc_toolkit.checkpoints.interval import EVICTIONS_PER_HOUR, NOTICE_SECONDS, mean_seconds
-from arc_toolkit.checkpoints.pace import Pace
+from arc_toolkit.checkpoints.interval import (
+    EVICTIONS_PER_HOUR,
+    NOTICE_SECONDS,
+    SaveSchedule,
+    mean_seconds,
+)
 from arc_toolkit.cost.eviction_rates import parse_rate
 from arc_toolkit.cost.prices import VmPrice
 from arc_toolkit.diagnosis.history import History, RecordedChange
@@ -300,10 +304,10 @@ def test_a_share_costs_its_part_and_empty_shares_are_waste(arc: Arc) -> None:
 
 @pytest.mark.parametrize("notices", [True, False])
 def test_the_interval_is_that_of_the_checkpoint_library(arc: Arc, notices: bool) -> None:
-    pace = Pace(mean_seconds(EVICTIONS_PER_HOUR, 8), has_notices=notices)
-    pace.saved(1, 12.0)
+    schedule = SaveSchedule(mean_seconds(EVICTIONS_PER_HOUR, 8), has_notices=notices)
+    schedule.note_save(1, 12.0)
     words = (*A100, "--save", "12s", *(() if notices else ("--no-notice",)))  # all else by default
-    assert as_json(arc, *words)["interval"]["used_seconds"] == pytest.approx(pace.interval)
+    assert as_json(arc, *words)["interval"]["used_seconds"] == pytest.approx(schedule.interval)
 
 
 @pytest.mark.parametrize(("save", "fits"), [("19s", True), ("21s", False), ("30s", False)])

@@ -9,7 +9,6 @@ import pytest
 from arc_toolkit.checkpoints.interval import (
     best_interval,
     daly_interval,
-    first_order_waste,
     mean_seconds,
 )
 from arc_toolkit.cost.formulas import break_even, expected
@@ -18,6 +17,15 @@ from arc_toolkit.cost.training_job import MissingCapacity, TrainingJob
 from arc_toolkit.errors import ArcError
 
 HOUR = 3600.0
+
+
+def first_order_waste(
+    save_seconds: float, interval: float, restart_seconds: float, mean: float, noticed: float = 0.0
+) -> float:
+    """Wasted time per unit of work, to first order: saves, work done again, and restarts."""
+    saves = save_seconds / interval
+    redone = 0.0 if noticed == 1 else (1 - noticed) * interval / 2 / mean
+    return saves + redone + (restart_seconds + noticed * save_seconds) / mean
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,10 @@ from arc_toolkit.diagnosis.model import (
     DiagnosisReport,
     Evidence,
     EvidenceSource,
+    FileEvidence,
     Incident,
     Job,
     Level,
-    PrsEvidence,
     Restart,
     RunOutcome,
     SkippedFile,
@@ -29,7 +29,7 @@ from arc_toolkit.diagnosis.model import (
 )
 from arc_toolkit.diagnosis.signals import KINDS
 from arc_toolkit.diagnosis.statistics import wilson
-from arc_toolkit.diagnosis.suggestions import for_node
+from arc_toolkit.diagnosis.suggestions import node_suggestions
 
 NOON = 1_782_900_000  # 2026-07-01 10:00 UTC
 GPU = "aks-gpu-31415926-vmss0000"
@@ -143,7 +143,9 @@ def verdict(
         spot=pool == "spot",
         vm_instance=int(node[-6:], 36),
         reason=reason,
-        suggestions=for_node(node, lead, int(node[-6:], 36), False) if level is Level.BAD else (),
+        suggestions=node_suggestions(node, lead, int(node[-6:], 36), False)
+        if level is Level.BAD
+        else (),
     )
 
 
@@ -267,7 +269,7 @@ def sample_report() -> DiagnosisReport:
         8,
         "5 of 8 nodes became NotReady within 4 minutes: check the network and the API server, not the nodes",
     )
-    finding = PrsEvidence(
+    finding = FileEvidence(
         "slow_ash_8c4/logs/sys/job_report/processed_mini-batches.csv",
         Evidence(
             EvidenceSource.PRS,

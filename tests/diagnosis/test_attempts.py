@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from arc_toolkit.diagnosis import report_page
+from arc_toolkit.diagnosis.identities import pool_of, vm_instance_of
 from arc_toolkit.diagnosis.model import CauseKind, DiagnosisReport, RunOutcome
-from arc_toolkit.diagnosis.node_names import pool_of, vm_instance_of
-from arc_toolkit.diagnosis.report import build, only_job
-from arc_toolkit.diagnosis.report_markdown import to_markdown
+from arc_toolkit.diagnosis.report import build, report_of_job
+from arc_toolkit.diagnosis.report_formats import to_markdown
 from arc_toolkit.diagnosis.report_text import overview
 from arc_toolkit.diagnosis.scan import LogScan
 from tests.diagnosis.made import NODE_A, NODE_B, NODE_C, container, event, facts, log, node, pod
@@ -275,8 +275,8 @@ def test_a_name_that_several_jobs_have_selects_all_of_them() -> None:
             log(FIRST.replace("job", "job (2)"), NODE_A),
         ]
     )
-    assert [job.name for job in only_job(report, "job").jobs] == ["job (a)", "job (b)"]
-    assert [job.name for job in only_job(report, "job (b)").jobs] == ["job (b)"]
+    assert [job.name for job in report_of_job(report, "job").jobs] == ["job (a)", "job (b)"]
+    assert [job.name for job in report_of_job(report, "job (b)").jobs] == ["job (b)"]
 
 
 def test_one_job_downloaded_twice_is_one_job() -> None:
@@ -535,5 +535,5 @@ def test_scans_are_released_only_on_request_and_the_report_is_the_same() -> None
     scans = [log(FIRST, NODE_A), log(RETRY, NODE_B)]
     kept = build(scans)
     assert len(scans) == 2
-    assert build(scans, release=True) == kept
+    assert build(scans, consume_scans=True) == kept
     assert scans == []

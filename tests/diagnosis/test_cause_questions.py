@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from arc_toolkit.diagnosis.model import Cause, CauseKind, ClusterFacts, Level, PrsEvidence
+from arc_toolkit.diagnosis.model import Cause, CauseKind, ClusterFacts, FileEvidence, Level
 from arc_toolkit.diagnosis.node_signals import excuse
 from arc_toolkit.diagnosis.report import build
 from tests.diagnosis.made import (
@@ -306,7 +306,7 @@ def test_what_a_gang_printed_blames_no_node_unless_the_file_names_the_rank() -> 
         ("job/user_logs/std_log.txt", {USER}),
         ("job/user_logs/worker-1/std_log.txt", {FAULT, CauseKind.GANG}),
     ):
-        found = PrsEvidence(path, *printed(path))
+        found = FileEvidence(path, *printed(path))
         report = build([], [facts(ranks)], [found])
         assert {attempt.cause.kind for attempt in report.attempts if attempt.cause} == kinds
 

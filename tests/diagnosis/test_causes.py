@@ -14,7 +14,7 @@ from arc_toolkit.diagnosis.model import (
     CauseKind,
     Evidence,
     EvidenceSource,
-    PrsEvidence,
+    FileEvidence,
     RunOutcome,
 )
 from arc_toolkit.diagnosis.node_signals import excuse
@@ -442,7 +442,7 @@ def test_without_a_node_list_a_pod_that_tolerates_spot_nodes_excuses_a_node_that
 
 
 def test_what_a_parallel_job_wrote_about_its_node_is_weak_evidence() -> None:
-    finding = PrsEvidence(
+    finding = FileEvidence(
         "job/logs/sys/perf/n/node_resource_usage.csv",
         Evidence(EvidenceSource.PRS, "memory", "99 %"),
         kind=CauseKind.NODE_MEMORY,
@@ -451,11 +451,11 @@ def test_what_a_parallel_job_wrote_about_its_node_is_weak_evidence() -> None:
         log("job/system_logs/amlarc_cr_bootstrap.log", NODE_A),
         log("job/system_logs/retry-001/amlarc_cr_bootstrap.log", NODE_B),
     ]
-    cause = build(logs, prs_evidence=[finding]).attempts[0].cause
+    cause = build(logs, file_evidence=[finding]).attempts[0].cause
     assert cause is not None
     assert (cause.kind, cause.confidence) == (CauseKind.NODE_MEMORY, "low")
     of_the_retry = replace(finding, path="job/retry-001/logs/sys/perf/n/node_resource_usage.csv")
-    other = build(logs, prs_evidence=[of_the_retry]).attempts[0].cause
+    other = build(logs, file_evidence=[of_the_retry]).attempts[0].cause
     assert other is not None
     assert other.kind is CauseKind.UNKNOWN
 
@@ -466,7 +466,7 @@ def test_what_a_parallel_job_wrote_about_its_node_is_weak_evidence() -> None:
 def test_the_memory_that_a_parallel_job_saw_blames_a_node_only_if_it_is_named(
     named: str, blames: bool
 ) -> None:
-    finding = PrsEvidence(
+    finding = FileEvidence(
         f"job/logs/sys/perf/{named}/node_resource_usage.csv",
         Evidence(EvidenceSource.PRS, "node memory", "99 %"),
         named,
@@ -477,11 +477,11 @@ def test_the_memory_that_a_parallel_job_saw_blames_a_node_only_if_it_is_named(
         log("job/system_logs/10.0.0.5/amlarc_cr_bootstrap.log", NODE_B),
         log("job/system_logs/retry-001/10.0.0.4/amlarc_cr_bootstrap.log", NODE_B),
     ]
-    first, second, _ = build(logs, prs_evidence=[finding]).attempts
+    first, second, _ = build(logs, file_evidence=[finding]).attempts
     assert first.cause is not None
     assert second.cause is not None
     assert second.cause.kind is (CauseKind.UNKNOWN if blames else CauseKind.NODE_MEMORY)
-    alone = build([logs[0], logs[2]], prs_evidence=[finding]).attempts[0].cause
+    alone = build([logs[0], logs[2]], file_evidence=[finding]).attempts[0].cause
     assert alone is not None
     assert (alone.kind, alone.blames_node) == (CauseKind.NODE_MEMORY, blames)
 

@@ -140,7 +140,7 @@ def test_the_secrets_in_the_url_of_metrics_are_never_shown(
     points = [
         one._replace(time=one.time + (9000 if at >= 50 else 0)) for at, one in enumerate(points)
     ]
-    monkeypatch.setattr(metrics, "_from_mlflow", lambda source: {"r": points})
+    monkeypatch.setattr(metrics, "_read_mlflow", lambda source: {"r": points})
     result = arc(
         "diagnose",
         "--metrics",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from arc_toolkit.diagnosis.comparison import Comparison, Record, compare
+from arc_toolkit.diagnosis.comparison import Comparison, NodeCounts, compare
 from arc_toolkit.diagnosis.model import CauseKind
 from arc_toolkit.diagnosis.node_votes import FailedVote
 
@@ -19,8 +19,8 @@ def pool(*odd: tuple[int, int]) -> dict[str, Comparison]:
     )
 
 
-def record(vote: FailedVote, failures: int, votes: int) -> Record:
-    return Record("a100", (vote,) * failures, Counter({vote.size: votes}), votes)
+def record(vote: FailedVote, failures: int, votes: int) -> NodeCounts:
+    return NodeCounts("a100", (vote,) * failures, Counter({vote.size: votes}), votes)
 
 
 def test_bad_nodes_that_barely_show_do_not_hide_the_others() -> None:
@@ -69,7 +69,9 @@ def test_gangs_that_fail_more_often_because_they_are_larger_convict_no_node() ->
     small, large = FailedVote(CauseKind.UNKNOWN), FailedVote(CauseKind.UNKNOWN, 16, 16)
     records = {f"n{number}": record(small, 1, 40) for number in range(60)}
     for number in range(20):
-        records[f"n{number}"] = Record("a100", (small, large, large), Counter({1: 35, 16: 8}), 43)
+        records[f"n{number}"] = NodeCounts(
+            "a100", (small, large, large), Counter({1: 35, 16: 8}), 43
+        )
     records["n60"] = record(large, 12, 40)
     compared = compare(records)
     assert not compared["n60"].suspect
@@ -80,7 +82,7 @@ def test_gangs_that_fail_more_often_because_they_are_larger_convict_no_node() ->
 def test_a_kind_of_failure_that_the_pool_hardly_has_is_large_by_itself() -> None:
     lost, own = FailedVote(None), FailedVote(CauseKind.USER)
     records = {f"n{number}": record(lost, 2, 60) for number in range(60)}
-    records["n60"] = Record("a100", (own,) * 6, Counter({1: 60}), 60)
+    records["n60"] = NodeCounts("a100", (own,) * 6, Counter({1: 60}), 60)
     assert compare(records)["n60"].bad
-    records["n60"] = Record("a100", (lost,) * 6, Counter({1: 60}), 60)
+    records["n60"] = NodeCounts("a100", (lost,) * 6, Counter({1: 60}), 60)
     assert not compare(records)["n60"].bad

@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 from arc_toolkit.diagnosis import history, trim
-from arc_toolkit.diagnosis.history import History, RecordedChange
-from arc_toolkit.diagnosis.history_file import APPLICATION_ID
+from arc_toolkit.diagnosis.history import APPLICATION_ID, History, RecordedChange
 from arc_toolkit.diagnosis.model import RecordingGap
 from arc_toolkit.errors import ArcError
 

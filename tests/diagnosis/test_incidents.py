@@ -6,7 +6,7 @@ import pytest
 
 from arc_toolkit.diagnosis import times
 from arc_toolkit.diagnosis.cluster_index import ClusterIndex
-from arc_toolkit.diagnosis.incidents import Mark, find
+from arc_toolkit.diagnosis.incidents import TroubleEvent, find
 from arc_toolkit.diagnosis.model import Attempt, CauseKind, Level, RunOutcome
 from arc_toolkit.diagnosis.report import build
 from arc_toolkit.diagnosis.verdicts import judge
@@ -20,8 +20,10 @@ POOLS: dict[str, str | None] = dict.fromkeys(NAMES, "gpu")
 
 def marks(
     count: int, *, every: float = 10.0, start: float = 1000.0, kind: CauseKind = LOST
-) -> list[Mark]:
-    return [Mark(start + every * place, name, kind) for place, name in enumerate(NAMES[:count])]
+) -> list[TroubleEvent]:
+    return [
+        TroubleEvent(start + every * place, name, kind) for place, name in enumerate(NAMES[:count])
+    ]
 
 
 @pytest.mark.parametrize(("count", "found"), [(4, 0), (5, 1), (40, 1)])
@@ -52,7 +54,7 @@ def test_the_same_number_over_hours_is_not_an_incident() -> None:
 
 
 def test_one_node_many_times_is_not_an_incident() -> None:
-    again = [Mark(1000.0 + place, NAMES[0], LOST) for place in range(20)]
+    again = [TroubleEvent(1000.0 + place, NAMES[0], LOST) for place in range(20)]
     assert not find(again, POOLS, ClusterIndex()).incidents
 
 
@@ -64,7 +66,7 @@ def test_different_kinds_do_not_add_up() -> None:
 def test_what_a_busy_pool_has_all_the_time_is_not_an_incident() -> None:
     # Five failures in five minutes, every five minutes for a day.
     busy = [
-        Mark(60.0 * minute, NAMES[minute % 40], CauseKind.UNKNOWN, f"job-{minute}")
+        TroubleEvent(60.0 * minute, NAMES[minute % 40], CauseKind.UNKNOWN, f"job-{minute}")
         for minute in range(24 * 60)
     ]
     assert not find(busy, POOLS, ClusterIndex()).incidents

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from arc_toolkit.diagnosis import literals
-from arc_toolkit.diagnosis.literals import finders
+from arc_toolkit.diagnosis import scan
+from arc_toolkit.diagnosis.scan import finders
 
 # Few different bytes, so that parts of the literal are everywhere; NUL is where strstr stops.
 BYTES = st.lists(
@@ -50,7 +50,7 @@ def test_a_literal_at_the_border_of_the_range_is_found_only_if_it_is_inside(
 
 
 def test_a_python_without_the_library_finds_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(literals, "_library", lambda: None)
+    monkeypatch.setattr(scan, "_library", lambda: None)
     data = bytearray(b"one two one ")
     for find, among in finders(data):
         assert [find(b"one", 0, 11), find(b"one", 1, 11), find(b"one", 9, 11)] == [0, 8, -1]
@@ -58,4 +58,4 @@ def test_a_python_without_the_library_finds_the_same(monkeypatch: pytest.MonkeyP
 
 
 def test_the_c_library_of_this_machine_is_used() -> None:
-    assert literals._library() is not None
+    assert scan._library() is not None

@@ -9,14 +9,14 @@ import json
 
 import pytest
 
-from arc_toolkit.diagnosis.last_words import last_words
-from arc_toolkit.diagnosis.log_endings import MARKS, MARKS_BYTES, LastWords
+from arc_toolkit.diagnosis.log_endings import MARKS, MARKS_BYTES, LogEndingKind
+from arc_toolkit.diagnosis.python_endings import log_ending
 
 OWN, KILLED, STOPPED, PEER = (
-    LastWords.OWN_ERROR,
-    LastWords.CHILD_KILLED,
-    LastWords.STOPPED,
-    LastWords.PEER_LOST,
+    LogEndingKind.OWN_ERROR,
+    LogEndingKind.CHILD_KILLED,
+    LogEndingKind.STOPPED,
+    LogEndingKind.PEER_LOST,
 )
 MPIRUN = """\
 --------------------------------------------------------------------------
@@ -122,17 +122,17 @@ ENDS = {
         "ERROR: No matching distribution found for torch==9\n[notice] A new release of pip is available\n",
         OWN,
     ),
-    "curl": ("curl: (6) Could not resolve host: data.example.com\n", LastWords.COMMAND_FAILED),
+    "curl": ("curl: (6) Could not resolve host: data.example.com\n", LogEndingKind.COMMAND_FAILED),
     "Lightning": ("[rank: 0] Received SIGTERM: 15\n[rank: 0] Received SIGTERM: 15\n", STOPPED),
 }
 
 
 @pytest.mark.parametrize(("text", "words"), ENDS.values(), ids=ENDS)
-def test_a_process_that_is_not_python_says_how_it_ended(text: str, words: LastWords) -> None:
-    found = last_words(f"step 900 loss 2.71\n{text}".encode())
+def test_a_process_that_is_not_python_says_how_it_ended(text: str, words: LogEndingKind) -> None:
+    found = log_ending(f"step 900 loss 2.71\n{text}".encode())
     assert found is not None
     assert found[0] is words
-    assert last_words(f"{text}2026-11-13 12:26:40 INFO step 1801 loss 0.88\n".encode()) is None
+    assert log_ending(f"{text}2026-11-13 12:26:40 INFO step 1801 loss 0.88\n".encode()) is None
     # The scanner asks only if one of these is near the end.
     assert any(mark in text.encode()[-MARKS_BYTES:] for mark in MARKS)
 
@@ -226,12 +226,12 @@ BOX = """\
         ),
         (
             LIBRARY + 'x.SafetensorError: IoError(Os "No space left on device")\n',
-            (LastWords.STORAGE, "SafetensorError"),
+            (LogEndingKind.STORAGE, "SafetensorError"),
         ),
     ],
 )
-def test_a_traceback_in_any_dress(text: str, expected: tuple[LastWords, str] | None) -> None:
-    assert last_words(text.encode()) == expected
+def test_a_traceback_in_any_dress(text: str, expected: tuple[LogEndingKind, str] | None) -> None:
+    assert log_ending(text.encode()) == expected
 
 
 def test_what_the_processes_of_a_launcher_say_counts_more_than_its_report() -> None:
@@ -239,12 +239,12 @@ def test_what_the_processes_of_a_launcher_say_counts_more_than_its_report() -> N
     lost = FRAMES + "torch.distributed.DistBackendError: NCCL error\n"
     own = FRAMES + "KeyError: 'x'\n"
     for texts, words in (((lost, lost), PEER), ((lost, own), OWN), ((own,), OWN), ((), OWN)):
-        found = last_words(("".join(texts) + FRAMES + report).encode())
+        found = log_ending(("".join(texts) + FRAMES + report).encode())
         assert found == (words, "ChildFailedError")
     aborted = (
         f"Watchdog caught collective operation timeout\n{FRAMES}{report.replace(': 1', ': -6')}"
     )
-    assert last_words(aborted.encode()) == (PEER, "ChildFailedError")
+    assert log_ending(aborted.encode()) == (PEER, "ChildFailedError")
     started = "subprocess.CalledProcessError: Command 'x' returned non-zero exit status 1.\n"
-    assert last_words(f"{lost}{FRAMES}{started}".encode()) == (PEER, "CalledProcessError")
-    assert last_words(f"{own}{FRAMES}{started}".encode()) == (OWN, "CalledProcessError")
+    assert log_ending(f"{lost}{FRAMES}{started}".encode()) == (PEER, "CalledProcessError")
+    assert log_ending(f"{own}{FRAMES}{started}".encode()) == (OWN, "CalledProcessError")

@@ -17,10 +17,17 @@ from arc_toolkit.diagnosis.model import (
     Waiting,
     WaitingFor,
 )
-from arc_toolkit.diagnosis.report import only_job
-from arc_toolkit.diagnosis.report_markdown import to_markdown
-from arc_toolkit.diagnosis.report_text import detail, overview
-from arc_toolkit.diagnosis.report_words import LONGEST_DETAIL, WAITING, route, route_text, summary
+from arc_toolkit.diagnosis.report import report_of_job
+from arc_toolkit.diagnosis.report_formats import to_markdown
+from arc_toolkit.diagnosis.report_text import (
+    LONGEST_DETAIL,
+    WAITING,
+    detail,
+    overview,
+    route,
+    route_text,
+    summary,
+)
 from tests.diagnosis.page_sample import GPU, attempt, job_of, large_report, sample_report, verdict
 
 
@@ -84,7 +91,7 @@ def test_every_kind_of_waiting_has_words_and_advice() -> None:
 
 
 def test_detail_of_a_waiting_job_has_the_evidence_and_what_to_check() -> None:
-    text = detail(only_job(sample_report(), "lone_bay_6e1"))
+    text = detail(report_of_job(sample_report(), "lone_bay_6e1"))
     assert "1 attempt, waits for a node that fits" in text
     assert "waits for a node that fits: compare what the instance type requests" in text
     assert "pod condition Unschedulable at 2026-07-01T12:30:00Z: 0 of 12 nodes" in text
@@ -101,8 +108,8 @@ def test_incidents_come_before_the_nodes(render: object) -> None:
 
 
 def test_job_in_detail_has_only_the_incidents_of_its_nodes() -> None:
-    assert only_job(sample_report(), "brave_fig_4k2").incidents
-    assert not only_job(sample_report(), "calm_pear_9x1").incidents
+    assert report_of_job(sample_report(), "brave_fig_4k2").incidents
+    assert not report_of_job(sample_report(), "calm_pear_9x1").incidents
 
 
 def test_recovered_nodes_are_counted_and_named_also_among_many() -> None:

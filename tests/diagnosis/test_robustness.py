@@ -26,7 +26,6 @@ from arc_toolkit.diagnosis import (
     cluster_index,
     collect,
     report_formats,
-    report_markdown,
     report_text,
 )
 from arc_toolkit.diagnosis.model import ClusterFacts, LogFile
@@ -106,7 +105,7 @@ def test_objects_that_are_damaged_anywhere_are_diagnosed_without_a_fault(
     for render in (
         report_formats.to_json,
         report_formats.to_csv,
-        report_markdown.to_markdown,
+        report_formats.to_markdown,
         report_text.overview,
         report_text.detail,
     ):

@@ -24,7 +24,7 @@ from arc_toolkit.diagnosis.model import (
 )
 from arc_toolkit.diagnosis.node_signals import EXPLANATIONS
 from arc_toolkit.diagnosis.report import build
-from arc_toolkit.diagnosis.suggestions import LOOK, anti_affinity, for_node
+from arc_toolkit.diagnosis.suggestions import LOOK, anti_affinity, node_suggestions
 from arc_toolkit.diagnosis.verdicts import judge
 from tests.diagnosis.made import (
     NODE_A,
@@ -1012,7 +1012,7 @@ def test_a_node_that_is_lost_three_times_in_half_a_day_is_suspect_if_nothing_suc
     ],
 )
 def test_the_first_suggestion_says_what_to_look_at(reason: str | None, look: str) -> None:
-    assert look in for_node(NODE_A, reason, None, gone=False)[0].text
+    assert look in node_suggestions(NODE_A, reason, None, is_gone=False)[0].text
 
 
 def test_every_fault_of_the_table_says_what_to_look_at() -> None:

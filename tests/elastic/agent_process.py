@@ -8,8 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from arc_toolkit.elastic.agent import ElasticAgent
-from arc_toolkit.elastic.agent_folder import AgentFolder
+from arc_toolkit.elastic.agent import AgentFolder, ElasticAgent
 
 
 def main(run: str, node: str, slots: str, file: str) -> None:

@@ -52,7 +52,7 @@ def main(folder: Path, script: Path, *arguments: str) -> None:
                 "evictions": timeline.evictions,
                 "redone": timeline.steps_redone,
                 "lost": len(run.events("lost")),
-                "output": [text for _, text in run.controller.output.since(0)],
+                "output": [text for _, text in run.controller.output.lines_since(0)],
             }
         )
     )

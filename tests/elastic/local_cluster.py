@@ -200,7 +200,7 @@ class ElasticRun:
         return self.code
 
     def text(self) -> str:
-        return "\n".join(text for _, text in self.controller.output.since(0))
+        return "\n".join(text for _, text in self.controller.output.lines_since(0))
 
 
 @contextmanager

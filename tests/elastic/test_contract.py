@@ -6,8 +6,8 @@ AdaptDL: adaptdl/env.py of 0.2.11
 
 from __future__ import annotations
 
+from arc_toolkit.elastic.rank_placement import Placement
 from arc_toolkit.elastic.run_config import RunConfig, rank_job
-from arc_toolkit.elastic.worlds import Placement
 
 TORCHRUN = {
     "LOCAL_RANK": "1",

@@ -14,10 +14,9 @@ import pytest
 from arc_toolkit.checkpoints import Store
 from arc_toolkit.elastic.failure_budget import FailureBudget
 from arc_toolkit.elastic.generation import Agreement, Generation, StopRequest
-from arc_toolkit.elastic.output_log import OutputLog
+from arc_toolkit.elastic.rank_placement import Placement
 from arc_toolkit.elastic.throughput import Throughput
-from arc_toolkit.elastic.timeline import Timeline
-from arc_toolkit.elastic.worlds import Placement
+from arc_toolkit.elastic.timeline import OutputLog, Timeline
 from arc_toolkit.notices.notice import Notice, NoticeKind
 from arc_toolkit.notices.sources.notice_file import (
     VARIABLE,
@@ -235,10 +234,10 @@ def test_a_lost_node_excuses_the_error_of_its_peer() -> None:
     assert not budget.is_settled(100.1)
     assert budget.is_settled(101.0)
     assert (timeline.failures, timeline.evictions) == (1, 0)
-    budget.lost("b", 103.5)
+    budget.note_loss("b", 103.5)
     assert (timeline.failures, timeline.evictions) == (0, 1)
-    budget.lost("b", 103.6)
-    budget.lost("c", 103.6)
+    budget.note_loss("b", 103.6)
+    budget.note_loss("c", 103.6)
     assert (timeline.failures, timeline.evictions) == (0, 1)
     assert [event["event"] for event in timeline.events] == ["failed", "excused"]
 
@@ -248,13 +247,13 @@ def test_the_last_error_ends_the_run_only_when_no_node_was_lost() -> None:
     budget = FailureBudget(0, timeline)
     budget.broke(["a", "b"], 100.0, (0, 7))
     assert not budget.is_settled(102.0)
-    budget.lost("a", 104.0)
+    budget.note_loss("a", 104.0)
     assert budget.is_settled(104.0)
     assert (budget.exit_code, timeline.failures, timeline.evictions) == (None, 0, 1)
     budget.broke(["b"], 200.0, (0, 7))
     assert budget.is_settled(206.0)
     assert (budget.exit_code, timeline.failures) == (7, 1)
-    budget.lost("b", 207.0)
+    budget.note_loss("b", 207.0)
     assert timeline.evictions == 1, "too late to have been the cause"
 
 
@@ -283,16 +282,16 @@ def test_what_looked_like_a_failure_was_a_lost_node() -> None:
 def test_a_node_with_a_notice_whose_ranks_have_stopped_may_go() -> None:
     generation = Generation(1, Placement(("a", "b", "b")), 90.0, takes_part=True)
     generation.stop = StopRequest("eviction", 120.0, 120.0, 0.0, Agreement([], 0.0))
-    generation.exited(1, 143, 100.0)
+    generation.note_exit(1, 143, 100.0)
     assert generation.stop.until == pytest.approx(100.3)
     assert not generation.has_left("b")
-    generation.exited(2, 143, 101.0)
+    generation.note_exit(2, 143, 101.0)
     assert generation.has_left("b")
     assert not generation.has_left("a")
     assert generation.stop.until == pytest.approx(100.3)
     assert generation.running == [0]
     assert not generation.is_done
-    generation.exited(0, 0, 102.0)
+    generation.note_exit(0, 0, 102.0)
     assert not generation.is_done, "not all of them have ended with 0"
     assert Generation(1, Placement(("a",)), 90.0, exits={0: 0}).is_done
 
@@ -328,17 +327,17 @@ def test_a_history_that_cannot_be_read_is_a_new_beginning(tmp_path: Path) -> Non
 
 
 def test_a_client_reads_the_output_once() -> None:
-    log = OutputLog(kept=3)
-    assert log.since(0) == []
+    log = OutputLog(max_lines=3)
+    assert log.lines_since(0) == []
     for number in range(2):
         log.add(0, str(number))
-    assert [text for _, text in log.since(0)] == ["0", "1"]
-    assert [text for _, text in log.since(1)] == ["1"]
-    assert log.since(2) == []
+    assert [text for _, text in log.lines_since(0)] == ["0", "1"]
+    assert [text for _, text in log.lines_since(1)] == ["1"]
+    assert log.lines_since(2) == []
     for number in range(2, 6):
         log.add(0, str(number))
-    assert [text for _, text in log.since(2)] == ["3", "4", "5"]
-    assert [text for _, text in log.since(5)] == ["5"]
+    assert [text for _, text in log.lines_since(2)] == ["3", "4", "5"]
+    assert [text for _, text in log.lines_since(5)] == ["5"]
     assert log.count == 6
 
 

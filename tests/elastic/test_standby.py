@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from arc_toolkit.elastic.agent_folder import AgentFolder
+from arc_toolkit.elastic.agent import AgentFolder
 from arc_toolkit.elastic.ranks import RankProcess, Template
 from tests.elastic.local_cluster import LocalCluster, elastic_run, expected_total
 from tests.support import ROOT

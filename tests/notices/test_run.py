@@ -518,7 +518,7 @@ JUMP = """
 
     saving = "import signal, sys, time; signal.signal(10, lambda *_: (time.sleep(5), sys.exit(0)))"
     command = [sys.executable, "-c", f"{saving}; open({ready!r}, 'w').close(); time.sleep(60)"]
-    supervisor = Supervisor(command, watcher=Watcher([Source()]), folder=sys.argv[1], tell=10, log=log)
+    supervisor = Supervisor(command, watcher=Watcher([Source()]), folder=sys.argv[1], notify_signal=10, log=log)
     sys.exit(supervisor.run())
 """
 

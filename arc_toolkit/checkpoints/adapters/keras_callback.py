@@ -1,10 +1,11 @@
-"""Keras 3: everything that `fit` needs to go on in the middle of an epoch, restored in place when training begins.
+"""Keras 3: all that `fit` needs to resume in the middle of an epoch, restored in place.
 
     data = BatchDataset(batches, lambda indices: (x[indices], y[indices]))
     checkpoints = KerasCheckpoints(store, data, every="10m")
     model.fit(data, epochs=10, callbacks=[checkpoints, *others])     # first in the list
 
-Keras saves the weights and the optimizer. Its metrics and the random numbers of its layers are saved beside them.
+Keras saves the weights and the optimizer. Its metrics and the random numbers of its layers are
+saved beside them.
 """
 
 from __future__ import annotations
@@ -33,9 +34,10 @@ _COUNTERS = ("best", "best_epoch", "cooldown_counter", "stopped_epoch", "wait")
 
 
 class BatchDataset(keras.utils.PyDataset):
-    """The batches of a run, each made from its indices by `examples`. The first epoch after a restart is shorter.
+    """The batches of a run, made by `examples`. After a restart the first epoch is shorter.
 
-    No workers: with them Keras trains on batches that it read before the epoch began, so that no step has its own.
+    No workers: with them Keras trains on batches that it read before the epoch began, so that no
+    step has its own.
     """
 
     def __init__(self, batches: Batches, examples: Callable[[list[int]], Any]) -> None:
@@ -43,15 +45,16 @@ class BatchDataset(keras.utils.PyDataset):
         self.batches, self._examples = batches, examples
 
     def __len__(self) -> int:
-        return self.batches.left_in_epoch
+        return self.batches.steps_in_epoch
 
     def __getitem__(self, index: int) -> Any:
         return self._examples(self.batches[self.batches.start + index])
 
 
 class KerasCheckpoints(keras.callbacks.Callback):
-    """A callback. `others` are callbacks whose state is saved too: EarlyStopping, LearningRateScheduler,
-    ReduceLROnPlateau and ModelCheckpoint of Keras, and whatever has `state_dict` and `load_state_dict`."""
+    """A callback. `others` are callbacks whose state is saved too: EarlyStopping,
+    LearningRateScheduler, ReduceLROnPlateau and ModelCheckpoint of Keras, and whatever has
+    `state_dict` and `load_state_dict`."""
 
     def __init__(
         self,
@@ -75,9 +78,8 @@ class KerasCheckpoints(keras.callbacks.Callback):
         if newest is not None:
             self._folder, self._step = newest.folder, newest.step
             self._restore_model(newest.folder)
-        self.model._initial_epoch = (self._step + 1) // len(
-            self._batches
-        )  # as BackupAndRestore of Keras does
+        # as BackupAndRestore of Keras does
+        self.model._initial_epoch = (self._step + 1) // len(self._batches)
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._batches.start = max(epoch * len(self._batches), self._step + 1)
@@ -91,19 +93,18 @@ class KerasCheckpoints(keras.callbacks.Callback):
             self._restore_progress(self._folder)
             self._folder = None
         else:
-            self._rate = (
-                self._learning_rate()
-            )  # before a LearningRateScheduler, which comes after this callback
+            # before a LearningRateScheduler, which comes after this callback
+            self._rate = self._learning_rate()
             if self._step >= 0:
                 self._save_if_due(None)  # the epoch before, with validation and all other callbacks
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         # With `steps_per_execution` the last number may be beyond the last batch.
-        self._step = self._batches.start + min(batch, self._batches.left_in_epoch - 1)
+        self._step = self._batches.start + min(batch, self._batches.steps_in_epoch - 1)
         self._logs = logs
 
     def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        # Only now all other callbacks have seen the batch before it. For the last one of an epoch see on_epoch_begin.
+        # Only now have all other callbacks seen the batch before it (on_epoch_begin: the last one).
         if batch:
             self._save_if_due(self._logs)
 
@@ -141,7 +142,8 @@ class KerasCheckpoints(keras.callbacks.Callback):
         states = json.loads((folder / _CALLBACKS).read_text(encoding="utf-8"))
         if len(states) != len(self._others):
             raise ValueError(
-                f"{folder.name} has the state of {len(states)} callbacks, not of {len(self._others)}"
+                f"{folder.name} has the state of {len(states)} callbacks, "
+                f"not of {len(self._others)}"
             )
         for callback, state in zip(self._others, states, strict=True):
             self._restore_state(callback, state)
@@ -191,7 +193,8 @@ def _read_values(path: Path, variables: Sequence[Any]) -> None:
     with numpy.load(path) as arrays:
         if len(arrays.files) != len(variables):
             raise ValueError(
-                f"{path} has {len(arrays.files)} values, not {len(variables)}: it is of another model"
+                f"{path} has {len(arrays.files)} values, not {len(variables)}: "
+                "it is of another model"
             )
         for variable, name in zip(variables, arrays.files, strict=True):
             variable.assign(arrays[name])

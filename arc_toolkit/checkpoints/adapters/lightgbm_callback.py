@@ -6,9 +6,10 @@
         callbacks=[checkpoints],
     )
 
-LightGBM continues from a model, but not with the random numbers of the run that made it. So every round gets a seed of
-its own, from its number. It has the counts of early stopping and recorded metrics in the callback only, and counts the
-rounds of `reset_parameter` from where it started; `others` saves and shifts them.
+LightGBM continues from a model, but not with the random numbers of the run that made it. So every
+round gets a seed of its own, from its number. It has the counts of early stopping and recorded
+metrics in the callback only, and counts the rounds of `reset_parameter` from where it started;
+`others` saves and shifts them.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any
 from arc_toolkit.checkpoints.store import Store
 
 _NAME, _CALLBACKS = "model.txt", "callbacks.json"
-# What early_stopping and record_evaluation of LightGBM 4.7 keep, and begin anew in their first round.
+# The state of LightGBM 4.7's early_stopping and record_evaluation, reset in their first round.
 _STATES = (("best_score", "best_iter", "best_score_list"), ("eval_result",))
 _SCHEDULE = "kwargs"  # of reset_parameter: values by round
 _FREQUENCY, _BOOSTING, _OBJECTIVE = "bagging_freq", "boosting", "objective"
@@ -43,8 +44,8 @@ _SEEDS = ("bagging_seed", "feature_fraction_seed", "extra_seed", "drop_seed", "o
 class LightgbmCheckpoints:
     """A callback, and the `model` to go on from: None in a new run. A step is a round.
 
-    `others` are callbacks whose state is saved too: those of `lightgbm.early_stopping`, `record_evaluation` and
-    `reset_parameter`.
+    `others` are callbacks whose state is saved too: those of `lightgbm.early_stopping`,
+    `record_evaluation` and `reset_parameter`.
     """
 
     before_iteration = True
@@ -61,7 +62,8 @@ class LightgbmCheckpoints:
         for callback in others:
             if not (_state_names(callback) or hasattr(callback, _SCHEDULE)):
                 raise TypeError(
-                    f"{callback} is not a callback of lightgbm.early_stopping, record_evaluation or reset_parameter"
+                    f"{callback} is not a callback of lightgbm.early_stopping, "
+                    "record_evaluation or reset_parameter"
                 )
         newest = store.latest()
         self.model = str(newest / _NAME) if newest is not None else None
@@ -76,7 +78,8 @@ class LightgbmCheckpoints:
     def __call__(self, env: Any) -> None:
         if _param(env.params, _BOOSTING, "") in _FORESTS:
             raise ValueError(
-                "LightGBM cannot go on with a random forest (boosting=rf): train it without checkpoints"
+                "LightGBM cannot go on with a random forest (boosting=rf): "
+                "train it without checkpoints"
             )
         # Called before a round: the one before it is complete, with all other callbacks.
         # Without the rounds of a model that the run began with.
@@ -103,7 +106,8 @@ class LightgbmCheckpoints:
         states = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
         if len(states) != len(self._others):
             raise ValueError(
-                f"{path.parent.name} has the state of {len(states)} callbacks, not {len(self._others)}"
+                f"{path.parent.name} has the state of {len(states)} callbacks, "
+                f"not {len(self._others)}"
             )
         for callback, state in zip(self._others, states, strict=True):
             if state:
@@ -124,10 +128,10 @@ class LightgbmCheckpoints:
 
 
 def _state_names(callback: Any) -> tuple[str, ...]:
-    known = (
+    candidates = (
         names for names in _STATES if all(hasattr(callback, name) for name in ("_init", *names))
     )
-    return next(known, ())
+    return next(candidates, ())
 
 
 def _restore_at_start(callback: Any, state: dict[str, Any]) -> None:
@@ -149,11 +153,15 @@ def _restore_at_start(callback: Any, state: dict[str, Any]) -> None:
     callback._init = start_and_restore
 
 
-def _shift_schedule(callback: Any, done: int) -> None:
-    """The values from round `done` on: LightGBM counts from the round that it starts with."""
+def _shift_schedule(callback: Any, first_round: int) -> None:
+    """The values from `first_round` on: LightGBM counts from the round that it starts with."""
 
     def later(value: Any) -> Any:
-        return value[done:] if isinstance(value, list) else lambda number: value(number + done)
+        return (
+            value[first_round:]
+            if isinstance(value, list)
+            else lambda number: value(number + first_round)
+        )
 
     callback.kwargs = {name: later(value) for name, value in callback.kwargs.items()}
 

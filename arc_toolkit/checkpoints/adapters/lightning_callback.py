@@ -4,8 +4,9 @@
     trainer = Trainer(callbacks=[checkpoints])
     trainer.fit(model, data_loader(data, batches), ckpt_path=checkpoints.path)
 
-Lightning saves and restores the model, optimizers, schedulers, loops and the state of every callback. Here are added:
-the random numbers, the place in the data, and the end after an eviction notice.
+Lightning saves and restores the model, optimizers, schedulers, loops and the state of every
+callback. Here are added: the random numbers, the place in the data, and the end after an eviction
+notice.
 """
 
 from __future__ import annotations
@@ -60,8 +61,8 @@ class LightningCheckpoints(_Base):
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        # What follows this batch is not done again after a restart: schedulers and validation. Gradients that wait for
-        # more batches are not saved.
+        # What follows this batch is not done again after a restart: schedulers and validation.
+        # Gradients that wait for more batches are not saved.
         loop = trainer.fit_loop.epoch_loop
         if not (
             loop.batch_progress.is_last_batch

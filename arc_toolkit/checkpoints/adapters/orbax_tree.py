@@ -18,7 +18,7 @@ _NAME = "tree"
 
 
 def restore_tree(store: Store, tree: Any) -> Any:
-    """The tree of the newest valid checkpoint, with the types, shapes and devices of `tree`, or `tree` itself."""
+    """The newest valid checkpoint, with types, shapes and devices of `tree`, or `tree` itself."""
     import jax
     from orbax.checkpoint import StandardCheckpointer
 

@@ -29,10 +29,10 @@ _NAME = "state.pt"
 
 
 class TorchState:
-    """Models, optimizers, schedulers, scalers: anything with `state_dict` and `load_state_dict`, by the names given.
+    """Models, optimizers, schedulers, scalers: by name, anything with `state_dict`.
 
-    Loading runs no code from the checkpoint. State of other types than tensors, numbers, texts and those of NumPy
-    needs `weights_only=False`, which does.
+    Loading runs no code from the checkpoint. State of other types than tensors, numbers, texts and
+    those of NumPy needs `weights_only=False`, which does.
     """
 
     def __init__(self, *, weights_only: bool = True, **parts: Any) -> None:
@@ -54,7 +54,8 @@ class TorchState:
             )
         if saved.keys() != self._parts.keys():
             raise ValueError(
-                f"{checkpoint.folder.name} has {', '.join(sorted(saved))}, not {', '.join(sorted(self._parts))}"
+                f"{checkpoint.folder.name} has {', '.join(sorted(saved))}, "
+                f"not {', '.join(sorted(self._parts))}"
             )
         for name, part in self._parts.items():
             part.load_state_dict(saved[name])
@@ -84,8 +85,8 @@ class TorchState:
 
 
 def _numpy_types() -> list[Any]:
-    """What NumPy's numbers and arrays are made from: a function for a scheduler often gives one, and the optimizer's
-    state has it then."""
+    """What NumPy's numbers and arrays are made from: a function for a scheduler often gives one,
+    and the optimizer's state has it then."""
     numpy: Any = sys.modules.get("numpy")
     if numpy is None:
         return []
@@ -95,14 +96,14 @@ def _numpy_types() -> list[Any]:
 
 
 def data_loader(data: Any, batches: Batches, **options: Any) -> Any:
-    """A DataLoader whose order comes from `batches` alone: it draws nothing from PyTorch's own random numbers."""
+    """A DataLoader in the order of `batches`: it draws nothing from PyTorch's random numbers."""
     import torch
 
     generator = torch.Generator()
     loader: Any = torch.utils.data.DataLoader(
         data, batch_sampler=batches, generator=generator, **options
     )
-    # The place in the data is that of `batches`. Without these two Lightning warns that the loader cannot be resumed.
+    # `batches` has the place in the data. Without these Lightning warns that it cannot resume.
     loader.state_dict, loader.load_state_dict = dict, _load_nothing
     return loader
 

@@ -1,6 +1,7 @@
-"""The state of the random numbers of Python, NumPy and PyTorch (CPU and CUDA), as one JSON file in a checkpoint.
+"""The random state of Python, NumPy and PyTorch (CPU and CUDA), as one JSON file.
 
-Only what the process has imported anyway is asked. JAX has no such state: its keys are part of the user's own.
+Only what the process has imported anyway is asked. JAX has no such state: its keys are part of the
+user's own.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def random_state() -> dict[str, Any]:
     state: dict[str, Any] = {"python": random.getstate()}
     if (numpy := sys.modules.get("numpy")) is not None:
         generator = numpy.random.get_state(legacy=False)
-        # The default generator has an array and a number; numpy.random.set_bit_generator may have set another kind.
+        # The default generator has an array and a number; set_bit_generator allows another kind.
         arrays = {
             name: words.tolist()
             for name, words in generator["state"].items()

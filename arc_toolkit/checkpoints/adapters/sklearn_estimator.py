@@ -21,10 +21,11 @@ _NAME = "estimators.pickle"
 
 
 class EstimatorState:
-    """Estimators, scalers, pipelines: anything that scikit-learn's documentation saves with pickle, by the names given.
+    """Estimators, scalers, pipelines: by name, anything that scikit-learn saves with pickle.
 
-    They are attributes, because `restore` puts the saved objects into their place. Loading a pickle runs code: only
-    from a folder that others cannot write to, and with the version of scikit-learn that saved it (the manifest has it).
+    They are attributes, because `restore` puts the saved objects into their place. Loading a pickle
+    runs code: only from a folder that others cannot write to, and with the version of scikit-learn
+    that saved it (the manifest has it).
     """
 
     def __init__(self, **parts: Any) -> None:
@@ -42,7 +43,8 @@ class EstimatorState:
         saved = pickle.loads((checkpoint / _NAME).read_bytes())  # noqa: S301  (see above)
         if saved.keys() != set(self._names):
             raise ValueError(
-                f"{checkpoint.folder.name} has {', '.join(sorted(saved))}, not {', '.join(sorted(self._names))}"
+                f"{checkpoint.folder.name} has {', '.join(sorted(saved))}, "
+                f"not {', '.join(sorted(self._names))}"
             )
         vars(self).update(saved)
         restore_random_state(checkpoint.folder)

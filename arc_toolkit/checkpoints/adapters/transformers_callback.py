@@ -4,7 +4,8 @@
     trainer = Trainer(..., callbacks=[checkpoints])
     trainer.train(resume_from_checkpoint=checkpoints.path)
 
-The Trainer saves and restores the model, optimizer, scheduler, scaler, random numbers and its place in the data.
+The Trainer saves and restores the model, optimizer, scheduler, scaler, random numbers and its place
+in the data.
 """
 
 from __future__ import annotations
@@ -20,13 +21,12 @@ from transformers import TrainerCallback
 from arc_toolkit.checkpoints.store import Store
 
 _MARGIN = 1.1
-_SMALL_FILES = (
-    4 * 1024 * 1024
-)  # the tokenizer, the scheduler, the random numbers, the Trainer's own state
+# the tokenizer, the scheduler, the random numbers, the Trainer's own state
+_SMALL_FILES = 4 * 1024 * 1024
 
 
 class TrainerCheckpoints(TrainerCallback):
-    """A callback, and the `path` to go on from: None in a new run. Steps are those of the Trainer, from 1 on."""
+    """A callback, and the `path` to resume from: None in a new run. Steps begin at 1."""
 
     def __init__(self, store: Store, *, every: int | float | str = "auto") -> None:
         self._store = store
@@ -36,20 +36,21 @@ class TrainerCheckpoints(TrainerCallback):
         self.path = str(newest.folder) if newest is not None else None
         store.begin(every)
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+    def on_train_begin(self, args: Any, state: Any, control: Any, **context: Any) -> None:
         if args.save_only_model:
             raise ValueError(
-                "save_only_model=True leaves out the optimizer: the run could not go on where it was"
+                "save_only_model=True leaves out the optimizer: "
+                "the run could not go on where it was"
             )
 
-    def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+    def on_step_end(self, args: Any, state: Any, control: Any, **context: Any) -> None:
         if not self._store.due(state.global_step):
             return
         if (
             control.should_save
         ):  # the Trainer saves at this step anyway, and wants to keep the folder
             return
-        if self._has_room(args.output_dir, others):
+        if self._has_room(args.output_dir, context):
             self._is_own = control.should_save = True
             return
         with self._store.save(
@@ -57,16 +58,16 @@ class TrainerCheckpoints(TrainerCallback):
         ):  # an error in the Trainer's own save would end the run
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), args.output_dir)
 
-    def _has_room(self, folder: str, others: dict[str, Any]) -> bool:
-        """Whether the disk takes one more checkpoint of the Trainer: as large as the last one, or as its parts are."""
-        needed = self._size or _state_bytes(others.get("model"), others.get("optimizer"))
+    def _has_room(self, folder: str, context: dict[str, Any]) -> bool:
+        """Whether the disk has room for one more checkpoint, by the last one or its parts."""
+        needed = self._size or _state_bytes(context.get("model"), context.get("optimizer"))
         try:
             os.makedirs(folder, exist_ok=True)
             return shutil.disk_usage(folder).free > needed * _MARGIN + _SMALL_FILES
         except OSError:
             return False
 
-    def on_save(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+    def on_save(self, args: Any, state: Any, control: Any, **context: Any) -> None:
         step = state.global_step
         if state.is_world_process_zero:
             saved = Path(args.output_dir) / f"checkpoint-{step}"

@@ -6,11 +6,12 @@
         callbacks=[checkpoints],
     )
 
-XGBoost continues from a model, but not with the random numbers of the run that made it. So every round gets a seed of
-its own, from its number, and with random rows or columns also a new updater: until 3.3 the updater draws the columns
-with an engine of its own, whose seed is taken from those of the first round (src/common/random.h, MakeColumnSampler).
-The counts of early stopping are in the callback only, and a schedule of learning rates counts from where it started;
-`others` saves and shifts them.
+XGBoost continues from a model, but not with the random numbers of the run that made it. So every
+round gets a seed of its own, from its number, and with random rows or columns also a new updater:
+until 3.3 the updater draws the columns with an engine of its own, whose seed is taken from those of
+the first round (src/common/random.h, MakeColumnSampler). The counts of early stopping are in the
+callback only, and a schedule of learning rates counts from where it started; `others` saves and
+shifts them.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ _SHARES = ("subsample", "colsample_bytree", "colsample_bylevel", "colsample_byno
 class XgboostCheckpoints(TrainingCallback):
     """A callback, and the `model` to go on from: None in a new run. A step is a round.
 
-    `others` are callbacks whose state is saved too: EarlyStopping and LearningRateScheduler. They come before this one
-    in the list.
+    `others` are callbacks whose state is saved too: EarlyStopping and LearningRateScheduler. They
+    come before this one in the list.
     """
 
     def __init__(
@@ -54,9 +55,8 @@ class XgboostCheckpoints(TrainingCallback):
         self.model = str(newest / _NAME) if newest is not None else None
         self._done = newest.step + 1 if newest is not None else 0
         self._base = 0  # rounds of a model that the run began with
-        self._method: str | None = (
-            None  # of trees, if the updater has to be made anew in every round
-        )
+        # of trees, if the updater has to be made anew in every round
+        self._method: str | None = None
         store.begin(every)
 
     def rounds_left(self, rounds: int) -> int:
@@ -67,7 +67,8 @@ class XgboostCheckpoints(TrainingCallback):
             states = json.loads(path.read_text(encoding="utf-8"))
             if len(states) != len(self._others):
                 raise ValueError(
-                    f"{path.parent.name} has the state of {len(states)} callbacks, not {len(self._others)}"
+                    f"{path.parent.name} has the state of {len(states)} callbacks, "
+                    f"not {len(self._others)}"
                 )
             for callback, state in zip(self._others, states, strict=True):
                 if isinstance(callback, LearningRateScheduler):
@@ -101,11 +102,11 @@ class XgboostCheckpoints(TrainingCallback):
         return False
 
 
-def _shift_schedule(scheduler: LearningRateScheduler, done: int, model: Any) -> None:
-    """The rates from round `done` on: XGBoost counts from the round that it starts with. Each is set after a round."""
+def _shift_schedule(scheduler: LearningRateScheduler, first_round: int, model: Any) -> None:
+    """The rates from `first_round` on, each set after a round: XGBoost counts from its first."""
     rates = scheduler.learning_rates
-    scheduler.learning_rates = lambda number: rates(number + done)
-    model.set_param("learning_rate", rates(done - 1))
+    scheduler.learning_rates = lambda number: rates(number + first_round)
+    model.set_param("learning_rate", rates(first_round - 1))
 
 
 def _method_of_random_trees(model: Any) -> str | None:

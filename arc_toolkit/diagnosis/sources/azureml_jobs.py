@@ -1,8 +1,8 @@
 """Logs of an AzureML job from its workspace: `azureml:JOB`, through azure-ai-ml.
 
-The SDK's own download fetches everything that a job wrote, and its log filters omit retry folders. So the list of log
-files is read from the run's details, and only the few files that diagnose reads are fetched, each when it is opened.
-Steps of a pipeline and trials of a sweep are included.
+The SDK's own download fetches everything that a job wrote, and its log filters omit retry folders.
+So the list of log files is read from the run's details, and only the few files that diagnose reads
+are fetched, each when it is opened. Steps of a pipeline and trials of a sweep are included.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def list_logs(
     resource_group: str | None = None,
     subscription: str | None = None,
 ) -> Iterator[LogFile]:
-    """The files of a job and of its child jobs. The defaults come from the environment and from az."""
+    """The files of a job and its child jobs. Defaults come from the environment and from az."""
     name = job.removeprefix(SCHEME).strip("/")
     if not name:
         raise ArcError("azureml: has no job name: use azureml:JOB_NAME")
@@ -55,12 +55,12 @@ def _client(workspace: str | None, resource_group: str | None, subscription: str
             raise missing_extra("azure", "reading the logs of an AzureML job") from None
 
 
-def _files(client: Any, job: str, seen: set[str], depth: int) -> Iterator[LogFile]:
+def _files(client: Any, job: str, visited: set[str], depth: int) -> Iterator[LogFile]:
     from arc_toolkit.azure.session import explained
 
-    if job in seen:
+    if job in visited:
         return
-    seen.add(job)
+    visited.add(job)
     with explained(f"reading the job {job}"):
         try:
             operations = client.jobs._runs_operations
@@ -76,12 +76,12 @@ def _files(client: Any, job: str, seen: set[str], depth: int) -> Iterator[LogFil
                 f"run `az ml job download --name {job} --all` and diagnose the folder"
             ) from None
         files: dict[str, str] = dict(runs.get_details(*place, job).log_files or {})
-        # From the run history: `jobs.list` builds a whole job for each child and omits those that it cannot parse.
+        # From the run history: `jobs.list` builds a job per child and omits unparsable ones.
         children = [run.run_id for run in runs.get_child(*place, job)] if depth else []
     for path, url in sorted(files.items()):
         yield LogFile(f"{SCHEME}{job}/{path.lstrip('/')}", partial(_open, url))
     for child in children:
-        yield from _files(client, child, seen, depth - 1)
+        yield from _files(client, child, visited, depth - 1)
 
 
 def _open(url: str) -> BinaryIO:
@@ -92,7 +92,7 @@ def _open(url: str) -> BinaryIO:
     if parts.scheme != "https" and parts.hostname != "127.0.0.1":
         raise OSError("the URL of the log is not https")
     try:
-        response = urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS)  # noqa: S310 (checked above)
+        response = urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS)  # noqa: S310 (checked)
     except urllib.error.HTTPError as error:
         raise OSError(f"the storage answered {error.code} {error.reason}") from None
     except (urllib.error.URLError, ValueError) as error:

@@ -1,7 +1,7 @@
 """Logs in Azure Blob storage: `az://container/prefix`, through fsspec and adlfs.
 
-Folders are listed in parallel. A log is fetched when it is opened, so several threads read in parallel; a large one is
-read in pieces, so memory does not grow.
+Folders are listed in parallel. A log is fetched when it is opened, so several threads read in
+parallel; a large one is read in pieces, so memory does not grow.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from arc_toolkit.diagnosis.model import LogFile
 from arc_toolkit.errors import ArcError, missing_extra
 from arc_toolkit.output.redaction import redact, show_source
 
-WHOLE_BYTES = (
-    4 << 20
-)  # up to this size a blob is fetched with one request, above it in pieces of this size
+# up to this size a blob is fetched with one request, above it in pieces of this size
+WHOLE_BYTES = 4 << 20
 LISTERS = 8  # folders listed at the same time; listing waits for the network, not for the CPU
 
 WAYS_IN = (
@@ -78,7 +77,7 @@ def _connect(url: str, account: str | None) -> Any:
         )
     except (ValueError, OSError) as error:
         raise ArcError(f"{url}: {_first_line(error)}; {WAYS_IN}") from None
-    # adlfs does not pass on retry options, and by default an unreachable host is retried for a minute and a half.
+    # adlfs has no retry options, and by default an unreachable host is retried for 90 s.
     retry = getattr(getattr(store.service_client, "_config", None), "retry_policy", None)
     if retry is not None:
         retry.total_retries, retry.initial_backoff, retry.increment_base = 3, 1, 2
@@ -88,15 +87,15 @@ def _connect(url: str, account: str | None) -> Any:
 def _walk(
     store: Any, url: str, container: str, prefix: str, jobs: int
 ) -> Iterator[tuple[str, int]]:
-    """Paths (with their container) and sizes; each folder is a request of its own, several at a time."""
+    """Paths (with their container) and sizes; one request per folder, several at a time."""
     with ThreadPoolExecutor(min(jobs, LISTERS) or LISTERS) as pool:
         todo: set[Future[list[dict[str, Any]]]] = {
             pool.submit(_list_start, store, url, container, prefix)
         }
         try:
             while todo:
-                done, todo = wait(todo, return_when=FIRST_COMPLETED)
-                for listing in done:
+                finished, todo = wait(todo, return_when=FIRST_COMPLETED)
+                for listing in finished:
                     for entry in listing.result():
                         if entry["type"] == "directory":
                             todo.add(

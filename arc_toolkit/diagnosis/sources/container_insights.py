@@ -1,14 +1,15 @@
-"""Container Insights: rows of the tables KubePodInventory, KubeNodeInventory and KubeEvents as Kubernetes objects.
+"""Container Insights: rows of KubePodInventory, KubeNodeInventory and KubeEvents as objects.
 
-A Log Analytics workspace keeps them for a month or longer, a cluster keeps events for an hour. Four shapes are read:
-what `az monitor log-analytics query -o json` prints, the response of the REST API, CSV of the portal, and the JSON
-lines of a data export. The agent writes a row per container and per node every minute: an object's history.
+A Log Analytics workspace keeps them for a month or longer, a cluster keeps events for an hour. Four
+shapes are read: what `az monitor log-analytics query -o json` prints, the response of the REST API,
+CSV of the portal, and the JSON lines of a data export. The agent writes a row per container and per
+node every minute: an object's history.
 
-Columns: https://learn.microsoft.com/azure/azure-monitor/reference/tables/kubepodinventory (and the other two tables).
-How the agent fills them: github.com/microsoft/Docker-Provider, source/plugins/ruby/in_kube_podinventory.rb,
-in_kube_nodes.rb and in_kube_events.rb.
-The tables have no conditions, messages and tolerations of pods, no exit codes, and no taints. By default the agent
-collects no Normal events.
+Columns: https://learn.microsoft.com/azure/azure-monitor/reference/tables/kubepodinventory (and the
+other two tables). How the agent fills them: github.com/microsoft/Docker-Provider,
+source/plugins/ruby/in_kube_podinventory.rb, in_kube_nodes.rb and in_kube_events.rb.
+The tables have no conditions, messages and tolerations of pods, no exit codes, and no taints. By
+default the agent collects no Normal events.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ TIME = "TimeGenerated"
 TABLES = {
     "KubePodInventory": (
         ("PodUid", "PodStatus"),
-        "ClusterId Name Namespace PodLabel PodCreationTimeStamp PodStartTime Computer ContainerName ContainerStatus "
+        "ClusterId Name Namespace PodLabel PodCreationTimeStamp PodStartTime Computer "
+        "ContainerName ContainerStatus "
         "ContainerStatusReason ContainerCreationTimeStamp",
     ),
     "KubeNodeInventory": (
@@ -45,21 +47,21 @@ TABLES = {
     ),
     "KubeEvents": (
         ("ObjectKind", "Reason"),
-        "ClusterId Namespace Name Message KubeEventType FirstSeen LastSeen Count Computer SourceComponent",
+        "ClusterId Namespace Name Message KubeEventType FirstSeen LastSeen Count Computer "
+        "SourceComponent",
     ),
 }
-# A pod or node without rows for this long, while others have some, no longer exists: three intervals, and the agent
-# collects every 1 to 30 minutes (learn.microsoft.com/azure/azure-monitor/containers/container-insights-cost-config).
+# A pod or node without rows for this long, while others have some, no longer exists: three
+# intervals, and the agent collects every 1 to 30 minutes
+# (learn.microsoft.com/azure/azure-monitor/containers/container-insights-cost-config).
 GONE_INTERVALS = 3
 GONE_SECONDS = (600.0, GONE_INTERVALS * 1800.0)  # at least and at most
-SHORTEST_INTERVAL = (
-    45.0  # rows that are closer are of one collection; the agent collects every minute at most
-)
+# rows that are closer are of one collection; the agent collects every minute at most
+SHORTEST_INTERVAL = 45.0
 STARTUP_SECONDS = 600  # a new node is not ready yet
 TERMINATING = "Terminating"  # the agent's word for a pod with a deletionTimestamp
-INIT_CONTAINER = re.compile(
-    r"(?:.*-)?init"
-)  # the table does not distinguish them; AzureML's are called so
+# the table does not distinguish them; AzureML's are called so
+INIT_CONTAINER = re.compile(r"(?:.*-)?init")
 
 _COLUMN = re.compile(r"(\w+) \[(.+)\]")  # `TimeGenerated [UTC]`
 _US_TIME = re.compile(r"(\d{1,2})/(\d{1,2})/(\d{4}),? (\d{1,2}):(\d\d):(\d\d)(?:\.\d+)? (AM|PM)")
@@ -74,7 +76,7 @@ class InsightsTables:
     )
 
     def add(self, data: bytes) -> bool:
-        """Add the rows of a file; False if it is not an export. ValueError if it is one that cannot be used."""
+        """Add the rows of a file; False if it is not an export, ValueError if it cannot be used."""
         if TIME.encode() not in data:
             return False
         try:
@@ -98,9 +100,9 @@ class InsightsTables:
         moment = _time(row.get(TIME))
         if table is None or moment is None:
             return False
-        keys, others = TABLES[table]
+        keys, more_columns = TABLES[table]
         self.rows[table].append(
-            (moment, {name: _text(row.get(name)) for name in (*keys, *others.split())})
+            (moment, {name: _text(row.get(name)) for name in (*keys, *more_columns.split())})
         )
         return True
 
@@ -121,11 +123,11 @@ class InsightsTables:
         return facts
 
 
-# --- rows -------------------------------------------------------------------------------------------------------
+# --- rows -----------------------------------------------------------------------------------------
 
 
 def is_export(head: bytes) -> bool:
-    """Whether a file that begins like this may be an export: a list of objects, or CSV with its columns."""
+    """Whether a file begins like an export: a list of objects, or CSV with its columns."""
     start = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     if start[:1] == b"[":
         return start[1:].lstrip()[:1] == b"{"
@@ -179,7 +181,8 @@ def _csv_rows(text: str) -> Iterable[Mapping[str, Any]] | None:
             match = _COLUMN.fullmatch(column.strip())
             if match and match[2] != "UTC":
                 raise ValueError(
-                    f"times in {match[2]}: set the time zone of the query to UTC and export it again"
+                    f"times in {match[2]}: "
+                    "set the time zone of the query to UTC and export it again"
                 )
             names.append(match[1] if match else column.strip())
         if TIME not in names:
@@ -202,7 +205,7 @@ def _text(value: object) -> str:
 
 
 def _time(value: object) -> float | None:
-    """ISO 8601, or as the portal writes it: `7/1/2026, 10:00:00.000 AM`. The year 1 means that there is no time."""
+    """ISO 8601, or the portal's `7/1/2026, 10:00:00.000 AM`. The year 1 means no time."""
     moment = times.parse(value)
     if moment is None and isinstance(value, str) and (match := _US_TIME.fullmatch(value.strip())):
         month, day, year, hour, minute, second = map(int, match.groups()[:6])
@@ -235,7 +238,7 @@ def _labels(text: str) -> Mapping[str, Any]:
     return mapping(value[0] if isinstance(value, list) and value else value)
 
 
-# --- objects ----------------------------------------------------------------------------------------------------
+# --- objects --------------------------------------------------------------------------------------
 
 
 def _groups(
@@ -249,7 +252,7 @@ def _groups(
         groups[tuple(row[key] for key in keys)].append((moment, row))
     limits = {}
     for cluster, moments in batches.items():
-        # The queries in the documentation leave most rows out, so the shortest gap is the best guess at the interval.
+        # The documented queries omit most rows, so the shortest gap is the best guess.
         gaps = [
             gap
             for sooner, later in pairwise(sorted(moments))
@@ -276,7 +279,7 @@ def _pods(rows: list[tuple[float, Row]]) -> Iterator[Json]:
         status: Json = {"phase": phase, "startTime": _stamp(row["PodStartTime"])}
         if row["PodStatus"] == "Unknown":  # the agent's word for a pod whose status says NodeLost
             status["reason"] = "NodeLost"
-        containers = [_container(part, phase) for part in _by_container(group)]
+        containers = [_container(part, phase) for part in _split_by_container(group)]
         status["initContainerStatuses"] = [
             item for item in containers if INIT_CONTAINER.fullmatch(item["name"])
         ]
@@ -300,7 +303,7 @@ def _pods(rows: list[tuple[float, Row]]) -> Iterator[Json]:
         }
 
 
-def _by_container(group: list[tuple[float, Row]]) -> Iterable[list[tuple[float, Row]]]:
+def _split_by_container(group: list[tuple[float, Row]]) -> Iterable[list[tuple[float, Row]]]:
     parts: dict[str, list[tuple[float, Row]]] = defaultdict(list)
     for moment, row in group:
         if row["ContainerName"]:
@@ -309,7 +312,7 @@ def _by_container(group: list[tuple[float, Row]]) -> Iterable[list[tuple[float, 
 
 
 def _container(rows: list[tuple[float, Row]], phase: str) -> Json:
-    """Its state in the newest row. It ended before the first row that says so, at most an interval before."""
+    """Its state in the newest row. It ended at most an interval before the first such row."""
     row = rows[-1][1]
     state, reason = row["ContainerStatus"].lower(), row["ContainerStatusReason"]
     ended = next(moment for moment, item in rows if item["ContainerStatus"].lower() == state)
@@ -342,9 +345,8 @@ def _nodes(rows: list[tuple[float, Row]]) -> Iterator[tuple[Json, list[Json]]]:
             now = set(filter(None, (word.strip() for word in item["Status"].split(","))))
             new_turn = _time(item["LastTransitionTimeReady"]) or turn
             if index and "Ready" in now and "Ready" in since and new_turn != turn:
-                events.append(
-                    _event_of(item, "Ready", new_turn or moment)
-                )  # not ready between two rows
+                # not ready between two rows
+                events.append(_event_of(item, "Ready", new_turn or moment))
             elif "Ready" not in now and (not index or "Ready" in since) and moment > started:
                 events.append(_event_of(item, "Ready", new_turn or moment))
             elif index and "Ready" in now and "Ready" not in since:
@@ -386,7 +388,7 @@ def _event_of(row: Row, condition: str, moment: float) -> Json:
 
 def _events(rows: list[tuple[float, Row]]) -> Iterator[Json]:
     """One event for each time at which it was seen; each rise of its count is a row."""
-    done = set()
+    emitted = set()
     for moment, row in rows:
         first, last = _stamp(row["FirstSeen"]), _stamp(row["LastSeen"]) or times.iso(moment)
         key = (
@@ -397,13 +399,13 @@ def _events(rows: list[tuple[float, Row]]) -> Iterator[Json]:
             row["Reason"],
             row["Message"],
         )
-        if (key, last) in done:
+        if (key, last) in emitted:
             continue
         yield {
             "type": row["KubeEventType"],
             "reason": row["Reason"],
             "message": row["Message"],
-            "firstTimestamp": None if (key, first) in done else first,
+            "firstTimestamp": None if (key, first) in emitted else first,
             "lastTimestamp": last,
             "involvedObject": {
                 "kind": row["ObjectKind"],
@@ -412,4 +414,4 @@ def _events(rows: list[tuple[float, Row]]) -> Iterator[Json]:
             },
             "source": {"component": row["SourceComponent"], "host": row["Computer"]},
         }
-        done.update({(key, first), (key, last)})
+        emitted.update({(key, first), (key, last)})

@@ -1,6 +1,7 @@
 """Folders, zips, gz, single files, standard input and globs, as an inventory of the files to read.
 
-Files are recognized by their name; nothing is unpacked to disk. Files that are not used are listed with a reason.
+Files are recognized by their name; nothing is unpacked to disk. Files that are not used are listed
+with a reason.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import BinaryIO, cast
 
-from arc_toolkit.diagnosis.log_paths import PIPE
+from arc_toolkit.diagnosis.identities import PIPE
 from arc_toolkit.diagnosis.model import LOG_NAME, LogFile, SkippedFile
 from arc_toolkit.diagnosis.scan import ARCHIVE
 from arc_toolkit.diagnosis.sources.container_insights import is_export
@@ -36,7 +37,8 @@ SIDE_LOG = re.compile(
 )
 # Exports of Container Insights; a data export to a storage account has `am-<table>/.../PT05M.json`.
 INSIGHTS_NAME = re.compile(
-    r"(?:.*[-_.])?Kube(?:Events|PodInventory|NodeInventory)\b.*\.(?:csv|json|jsonl|ndjson)(?:\.gz)?",
+    r"(?:.*[-_.])?Kube(?:Events|PodInventory|NodeInventory)\b"
+    r".*\.(?:csv|json|jsonl|ndjson)(?:\.gz)?",
     re.IGNORECASE,
 )
 EXPORTED = re.compile(
@@ -48,18 +50,16 @@ PRS_NAMES = re.compile(r"processed_mini[-_]batches\.csv|node_resource_usage\.csv
 
 @dataclass
 class Inventory:
-    """The files of the sources. `keep_unrelated`: list the files that diagnose does not read, for JSON."""
+    """The files of the sources. `keep_unrelated`: list the unread files too, for JSON."""
 
     keep_unrelated: bool = False
-    logs: list[LogFile] = field(
-        default_factory=list
-    )  # on this disk: can be read by other processes
+    # on this disk: can be read by other processes
+    logs: list[LogFile] = field(default_factory=list)
     streams: list[LogFile] = field(default_factory=list)  # standard input, blobs: read by threads
     kubernetes: list[LogFile] = field(default_factory=list)
     prs: list[LogFile] = field(default_factory=list)
-    side_logs: list[LogFile] = field(
-        default_factory=list
-    )  # not those of blobs and workspaces, which may be large
+    # not those of blobs and workspaces, which may be large
+    side_logs: list[LogFile] = field(default_factory=list)
     skipped: list[SkippedFile] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
     seen: int = 0
@@ -69,7 +69,7 @@ class Inventory:
         self.skipped.append(SkippedFile(clean(path), reason))
 
     def skip_unrelated(self, path: str) -> None:
-        """A file that diagnose does not read; there may be many, so they are listed only for JSON."""
+        """A file that diagnose does not read; there may be many, so only JSON lists them."""
         self.counts[UNRELATED] = self.counts.get(UNRELATED, 0) + 1
         if self.keep_unrelated:
             self.skipped.append(SkippedFile(clean(path), UNRELATED))
@@ -172,7 +172,7 @@ def _add_folder(root: str, inventory: Inventory) -> None:
 
 
 def _walk(root: str, real: str, walked: set[str], links: list[str], inventory: Inventory) -> None:
-    """`real` is the folder's resolved path; below it there are no links, so resolving paths needs no system call."""
+    """`real` is the folder's resolved path; no links are below it, so paths need no resolving."""
     root = root.rstrip("/") or "/"
     stack = [(root, real)]
     skip = inventory.skip
@@ -224,7 +224,8 @@ def _add_found_file(path: str, name: str, inventory: Inventory) -> None:
 def _add_pipe(path: str, inventory: Inventory) -> None:
     """Such as <(kubectl ...), which can be opened only once."""
     try:
-        _add_stream(f"{PIPE}{os.path.basename(path)}", open(path, "rb"), inventory)  # noqa: SIM115 (read later)
+        stream = open(path, "rb")  # noqa: SIM115 (read later)
+        _add_stream(f"{PIPE}{os.path.basename(path)}", stream, inventory)
     except OSError as error:
         inventory.skip(path, error_reason(error))
 

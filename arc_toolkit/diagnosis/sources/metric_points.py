@@ -1,8 +1,9 @@
 """Metrics of runs from CSV, JSON, or an MLflow store or server: points by run, in no order.
 
-CSV and JSON lines are either long (one row per point: key, value, step, timestamp, and run_id if several runs) or
-wide (one row per step: step, timestamp, and a column for each metric). JSON is a list of such rows, or the response of
-MLflow's REST call `metrics/get-history`, or {"run_id": ..., "metrics": {key: [points]}}.
+CSV and JSON lines are either long (one row per point: key, value, step, timestamp, and run_id if
+several runs) or wide (one row per step: step, timestamp, and a column for each metric). JSON is a
+list of such rows, or the response of MLflow's REST call `metrics/get-history`, or {"run_id": ...,
+"metrics": {key: [points]}}.
 """
 
 from __future__ import annotations
@@ -56,20 +57,20 @@ class Point(NamedTuple):
 def read_points(source: str) -> dict[str, list[Point]]:
     """Points by run, from a path, `-`, or `mlflow:URI#RUN[,RUN]`."""
     if source.startswith("mlflow:"):
-        return _from_mlflow(source)
+        return _read_mlflow(source)
     text = decode(read_input(source), source)
     rows = _json_rows(text, source) if text.lstrip()[:1] in ("{", "[") else _csv_rows(text, source)
     fallback = "standard input" if source == "-" else PurePath(source.removesuffix(".gz")).stem
     runs: dict[str, list[Point]] = {}
-    for where, row in rows:
-        for run, point in _points(row, where):
+    for origin, row in rows:
+        for run, point in _points(row, origin):
             runs.setdefault(run or fallback, []).append(point)
     if not runs:
         raise ArcError(f"{source}: has no metrics: rows with a step and a timestamp are needed")
     return runs
 
 
-# --- rows -------------------------------------------------------------------------------------------------------
+# --- rows -----------------------------------------------------------------------------------------
 
 
 def _csv_rows(text: str, source: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -95,10 +96,10 @@ def _json_rows(text: str, source: str) -> Iterator[tuple[str, Mapping[str, Any]]
     if text[end:].strip():  # one object per line
         data = _json_lines(text, source)
     for number, item in enumerate(data if isinstance(data, list) else [data], 1):
-        where = f"{source}: item {number}"
+        origin = f"{source}: item {number}"
         if not isinstance(item, dict):
-            raise ArcError(f"{where} is not an object with step and timestamp")
-        yield from ((where, row) for row in _unfold(item))
+            raise ArcError(f"{origin} is not an object with step and timestamp")
+        yield from ((origin, row) for row in _unfold(item))
 
 
 def _json_lines(text: str, source: str) -> list[Any]:
@@ -117,7 +118,7 @@ def _json_lines(text: str, source: str) -> list[Any]:
 
 
 def _unfold(item: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The rows of {"metrics": [...]} or {"metrics": {key: [...]}}; anything else is a row itself."""
+    """The rows of {"metrics": [...]} or {"metrics": {key: [...]}}; else the item is a row."""
     inner = item.get("metrics")
     run = {name: value for name, value in item.items() if name in RUN}
     if isinstance(inner, list):
@@ -131,7 +132,7 @@ def _unfold(item: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield item
 
 
-def _points(row: Mapping[str, Any], where: str) -> Iterator[tuple[str, Point]]:
+def _points(row: Mapping[str, Any], origin: str) -> Iterator[tuple[str, Point]]:
     """A long row is one point, a wide row one for each metric. Rows without a step are ignored."""
     names = {str(name).strip().lower(): name for name in row if name is not None}
     step_name, time_name, key_name, run_name = (
@@ -141,12 +142,12 @@ def _points(row: Mapping[str, Any], where: str) -> Iterator[tuple[str, Point]]:
     for label, column, aliases in (("step", step_name, STEP), ("time", time_name, TIME)):
         if column is None:
             raise ArcError(
-                f"{where}: no {label}; a column called one of {', '.join(aliases)} is needed"
+                f"{origin}: no {label}; a column called one of {', '.join(aliases)} is needed"
             )
     step_text, time_text = row[names[step_name or ""]], row[names[time_name or ""]]
     if _blank(step_text) or _blank(time_text):
         return
-    step, time = _step(step_text, where), _time(time_text, where)
+    step, time = _step(step_text, origin), _time(time_text, origin)
     run = str(row[names[run_name]]).strip() if run_name else ""
     if key_name:
         logged = _number(row[names["value"]]) if "value" in names else None
@@ -166,20 +167,20 @@ def _blank(value: object) -> bool:
     return value is None or (isinstance(value, str) and not value.strip())
 
 
-def _step(value: object, where: str) -> int:
+def _step(value: object, origin: str) -> int:
     try:
         return int(float(str(value)))
     except (ValueError, OverflowError):
-        raise ArcError(f"{where}: the step {str(value)[:40]!r} is not a number") from None
+        raise ArcError(f"{origin}: the step {str(value)[:40]!r} is not a number") from None
 
 
-def _time(value: object, where: str) -> float:
+def _time(value: object, origin: str) -> float:
     text = str(value).strip()
     number = _number(text)
     if number is None and (moment := times.parse(text)) is not None:
         return moment
     if number is None or not math.isfinite(number):
-        raise ArcError(f"{where}: the time {text[:40]!r} is neither a number nor ISO 8601")
+        raise ArcError(f"{origin}: the time {text[:40]!r} is neither a number nor ISO 8601")
     return number / 1000 if abs(number) > _MILLISECONDS else number
 
 
@@ -190,15 +191,16 @@ def _number(value: object) -> float | None:
         return None
 
 
-# --- MLflow -----------------------------------------------------------------------------------------------------
+# --- MLflow ---------------------------------------------------------------------------------------
 
 
-def _from_mlflow(source: str) -> dict[str, list[Point]]:
+def _read_mlflow(source: str) -> dict[str, list[Point]]:
     uri, _, ids = source.removeprefix("mlflow:").partition("#")
     run_ids = [run for run in ids.split(",") if run]
     if not uri or not run_ids:
         raise ArcError(
-            f"{show_source(source)}: name the run as mlflow:URI#RUN_ID, such as mlflow:sqlite:///mlflow.db#8a1f..."
+            f"{show_source(source)}: name the run as mlflow:URI#RUN_ID, "
+            "such as mlflow:sqlite:///mlflow.db#8a1f..."
         )
     path = uri.removeprefix("sqlite:///").removeprefix("file://")
     if ":" not in path and not os.path.exists(path):
@@ -225,8 +227,8 @@ def _from_mlflow(source: str) -> dict[str, list[Point]]:
                     )
     except (MlflowException, OSError, ImportError) as error:
         first = (str(error).splitlines() or [type(error).__name__])[0]
-        shown = show_source(uri)
+        label = show_source(uri)
         raise ArcError(
-            f"cannot read metrics from {shown}: {redact(first.replace(uri, shown))[:300]}"
+            f"cannot read metrics from {label}: {redact(first.replace(uri, label))[:300]}"
         ) from None
     return runs

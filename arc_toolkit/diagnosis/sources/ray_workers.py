@@ -1,7 +1,7 @@
-"""Logs read by the workers of a Ray cluster, in the order of the logs, as if one process had read them.
+"""Logs read by the workers of a Ray cluster, in the order of the logs.
 
-The logs are listed here; workers get batches of names. What a worker cannot read is read here again, so that the report
-is always that of one process.
+The logs are listed here; workers get batches of names. What a worker cannot read is read here
+again, so that the report is always that of one process.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from arc_toolkit.diagnosis.model import LogFile, SkippedFile
 from arc_toolkit.diagnosis.scan import LogScan, scan, scan_all
 from arc_toolkit.ray_connection import check_address, connect_ray
 
-# The largest sizes that were measured; one process was faster (medians; docs/diagnose.md). Where Ray begins to pay is
-# not known: that was one machine, and a cluster has more.
+# The largest sizes that were measured; one process was faster (medians; docs/diagnose.md). Where
+# Ray begins to pay is not known: that was one machine, and a cluster has more.
 LOCAL_FROM, BLOBS_FROM = 100_000, 1_000
 LOCAL_BATCH, BLOB_BATCH = 500, 64
 _THREADS = 16  # per batch of blobs: reading them is waiting
@@ -37,7 +37,7 @@ def is_blob(log: LogFile) -> bool:
 
 
 def connect(address: str) -> RayWorkers:
-    """A cluster that runs already: ray://HEAD:10001, HOST:6379, or auto for the one of this machine."""
+    """A running cluster: ray://HEAD:10001, HOST:6379, or auto for the one of this machine."""
     check_address("--ray", address)
     package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     return RayWorkers(
@@ -46,7 +46,7 @@ def connect(address: str) -> RayWorkers:
 
 
 class RayWorkers:
-    """The workers of a cluster. `read_here` counts logs that only this process could read, `problem` says why."""
+    """The workers of a cluster. `read_here` counts the logs that they failed on; see `problem`."""
 
     def __init__(self, ray: Any) -> None:
         self._ray = ray

@@ -1,7 +1,7 @@
 """The members of a zip as streams. Nothing is unpacked to disk: a member's path is only shown.
 
-A zip whose end is missing (an incomplete download) has no list of members; its members are found by their own headers
-and read as far as possible.
+A zip whose end is missing (an incomplete download) has no list of members; its members are found by
+their own headers and read as far as possible.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def add_zip(path: str, inventory: Inventory) -> None:
     """Add every member to the inventory."""
     from zipfile import BadZipFile
 
-    shown = clean(path)
+    label = clean(path)
     try:
         members = archive(path).infolist()
     except OSError as error:
@@ -49,7 +49,7 @@ def add_zip(path: str, inventory: Inventory) -> None:
     except (BadZipFile, ValueError, RuntimeError, EOFError, struct.error):
         inventory.skip(path, "zip truncated or damaged: its members are read as far as possible")
         for name, opener in _salvage(path):
-            _offer(f"{shown}/{clean(name)}", name, opener, inventory)
+            _offer(f"{label}/{clean(name)}", name, opener, inventory)
         return None
     total, most = 0, limit(os.path.getsize(path))
     for index, member in enumerate(members):
@@ -66,28 +66,28 @@ def add_zip(path: str, inventory: Inventory) -> None:
             problem = "zip member that overlaps others"
         if problem:
             inventory.seen += 1
-            inventory.skip(f"{shown}/{clean(name)}", problem)
+            inventory.skip(f"{label}/{clean(name)}", problem)
         else:
-            _offer(f"{shown}/{clean(name)}", name, partial(open_member, path, index), inventory)
+            _offer(f"{label}/{clean(name)}", name, partial(open_member, path, index), inventory)
     return None
 
 
-def _offer(shown: str, name: str, opener: Callable[[], BinaryIO], inventory: Inventory) -> None:
+def _offer(label: str, name: str, opener: Callable[[], BinaryIO], inventory: Inventory) -> None:
     inventory.seen += 1
     parts = name.replace("\\", "/").split("/")
-    shown = shown.replace("\\", "/")
+    label = label.replace("\\", "/")
     if not parts[0] or ".." in parts or parts[0].endswith(":"):
-        inventory.skip(shown, "zip member with a path outside the zip")
-    elif inventory.offer(parts[-1], LogFile(shown, opener)):
+        inventory.skip(label, "zip member with a path outside the zip")
+    elif inventory.offer(parts[-1], LogFile(label, opener)):
         return
     elif parts[-1].lower().endswith((".zip", *ARCHIVES)):
-        inventory.skip(shown, "archive inside a zip: unpack it first")
+        inventory.skip(label, "archive inside a zip: unpack it first")
     else:
-        inventory.skip_unrelated(shown)
+        inventory.skip_unrelated(label)
 
 
 def archive(path: str) -> ZipFile:
-    """An open zip. Each process opens its own: a forked one would share the file's position with its parent."""
+    """An open zip, one per process: a forked one would share the file's position."""
     return _archive(path, os.getpid())
 
 
@@ -132,8 +132,11 @@ def _salvage(path: str) -> Iterator[tuple[str, Callable[[], BinaryIO]]]:
                 ):
                     body = begin + name_length + extra
                     # If the size is after the data, the data ends at the next header.
-                    rest = max((following if following >= 0 else len(data)) - body, 0)
-                    yield name, partial(_open_part, path, body, method, min(size or rest, rest))
+                    remaining = max((following if following >= 0 else len(data)) - body, 0)
+                    yield (
+                        name,
+                        partial(_open_part, path, body, method, min(size or remaining, remaining)),
+                    )
                 at = following
     except (OSError, ValueError):
         return

@@ -1,7 +1,7 @@
 """Where notices come from: one file per cloud, and the ones that need no network.
 
-A source has a `name`, a `period` in seconds, and `poll()`, which gives the notices that hold now or raises
-`SourceTrouble`. A notice that is in no later answer was withdrawn, or is over.
+A source has a `name`, a `period` in seconds, and `poll()`, which gives the notices that hold now or
+raises `SourceTrouble`. A notice that is in no later answer was withdrawn, or is over.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 
 CLOUDS = ("azure", "aws", "gcp")
-# What the firmware of a virtual machine says, readable in containers too. The chassis tag is Azure's own mark; other
-# machines of Hyper-V have the same vendor.
+# What the firmware of a virtual machine says, readable in containers too. The chassis tag is
+# Azure's own mark; other machines of Hyper-V have the same vendor.
 _MARKS = {
     "azure": ("chassis_asset_tag", "7783-7084-3265-9085-8269-3286-77"),
     "aws": ("sys_vendor", "Amazon EC2"),

@@ -1,6 +1,7 @@
-"""AWS: the instance-action of a spot instance, two minutes ahead, and the earlier rebalance recommendation.
+"""AWS: the instance-action of a spot instance, 2 minutes ahead, and rebalance recommendations.
 
-https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-instance-termination-notices.html; 404 means no notice.
+https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-instance-termination-notices.html; 404
+means no notice.
 """
 
 from __future__ import annotations

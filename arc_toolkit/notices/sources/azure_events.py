@@ -1,7 +1,10 @@
-"""Azure's Scheduled Events: https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events
+"""Azure's Scheduled Events.
 
-Every machine of a placement group sees the events of all of them, so they are filtered by the own name. An event is
-never acknowledged unless `acknowledge` is called: that approves it for all machines that it names.
+https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events
+
+Every machine of a placement group sees the events of all of them, so they are filtered by the own
+name. An event is never acknowledged unless `acknowledge` is called: that approves it for all
+machines that it names.
 """
 
 from __future__ import annotations
@@ -59,7 +62,7 @@ class AzureEvents:
         return [notice for notice in notices if notice is not None]
 
     def acknowledge(self, notice: Notice) -> None:
-        """Approve an event, so that it starts at once. It counts for every machine that the event names."""
+        """Approve an event, to start at once, for every machine that it names."""
         import json
 
         body = json.dumps({"StartRequests": [{"EventId": notice.id}]}).encode()
@@ -96,17 +99,15 @@ class AzureEvents:
         if self._names is not None and listed and not listed & self._names:
             return None
         id = str(event.get("EventId") or f"{kind.value}-{event.get('NotBefore')}")
-        seen, since = self._seen.setdefault(id, (time.time(), time.monotonic()))
-        begins = parse_http_date(
-            str(event.get("NotBefore") or "")
-        )  # empty once the event has started
+        first_seen, since = self._seen.setdefault(id, (time.time(), time.monotonic()))
+        # empty once the event has started
+        begins = parse_http_date(str(event.get("NotBefore") or ""))
         deadline = None if begins is None else begins - self._lead
         if kind is NoticeKind.PREEMPT and deadline is not None:
-            was_set = (
-                time.time() - seen - (time.monotonic() - since)
-            )  # our clock, since the first sight
+            # our clock, since the first sight
+            was_set = time.time() - first_seen - (time.monotonic() - since)
             deadline = min(
-                deadline, seen + _PREEMPT_SECONDS + (was_set if abs(was_set) > 2.0 else 0.0)
+                deadline, first_seen + _PREEMPT_SECONDS + (was_set if abs(was_set) > 2.0 else 0.0)
             )
         description = str(event.get("Description") or "")
         if self._names is None:

@@ -1,7 +1,8 @@
 """Google Cloud: `instance/preempted`, up to 30 s ahead.
 
 https://cloud.google.com/compute/docs/instances/preemptible#detect_if_an_instance_was_preempted
-The request waits on the server until the value changes, so that it costs nothing and a notice arrives at once.
+The request waits on the server until the value changes, so that it costs nothing and a notice
+arrives at once.
 """
 
 from __future__ import annotations

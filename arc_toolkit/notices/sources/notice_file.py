@@ -1,5 +1,6 @@
-"""A file as a notice: its existence announces the end. For tests, other schedulers, and `arc-toolkit run`, which
-writes one for the process that it supervises (its path is in the variable `ARC_TOOLKIT_NOTICE`)."""
+"""A file as a notice: its existence announces the end. For tests, other schedulers, and
+`arc-toolkit run`, which writes one for the process that it supervises (its path is in the variable
+`ARC_TOOLKIT_NOTICE`)."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ _NEVER = 253_402_300_800.0  # the year 10000
 
 
 class NoticeFile:
-    """Empty, a number of seconds from the file's time on, or the JSON of a notice. Cheap enough for every step."""
+    """Empty, seconds from the file's time on, or a notice as JSON. Cheap enough for every step."""
 
     name = "file"
     period = 1.0
@@ -46,7 +47,7 @@ class NoticeFile:
         temporary = f"{self.path}.{os.getpid()}.tmp"
         with open(temporary, "w", encoding="utf-8") as stream:
             json.dump(notice.to_json(), stream)
-        # A file system has one time for all writes within some milliseconds, but a reader must see each of them.
+        # File systems have one time for writes within milliseconds; readers must see each.
         now = time.time_ns()
         os.utime(temporary, ns=(now, now))
         os.replace(temporary, self.path)
@@ -57,24 +58,24 @@ class NoticeFile:
         except FileNotFoundError:
             return
 
-    def _parse(self, written: float) -> Notice:
-        """Whatever the file has in it, it is a notice: text that cannot be read only has no deadline."""
+    def _parse(self, modified_at: float) -> Notice:
+        """Any content is a notice: text that cannot be read only has no deadline."""
         import json
 
         kind, deadline, source, description, step = NoticeKind.STOP, None, self.name, "", None
         agreed = True
-        id = f"{self.path}-{written}"
+        id = f"{self.path}-{modified_at}"
         try:
             with open(self.path, encoding="utf-8", errors="replace") as stream:
                 text = stream.read(65536).strip()
             value = json.loads(text) if text else None
             if isinstance(value, int | float) and not isinstance(value, bool):
-                deadline = _moment(written, value)
+                deadline = _moment(modified_at, value)
             elif isinstance(value, dict):
                 words = {item.value: item for item in NoticeKind}
                 kind = words.get(str(value.get("kind")), kind)
-                given = value.get("deadline")
-                deadline = _moment(0.0, given) if isinstance(given, int | float) else None
+                seconds = value.get("deadline")
+                deadline = _moment(0.0, seconds) if isinstance(seconds, int | float) else None
                 source, description = (
                     str(value.get("source") or source),
                     str(value.get("description") or ""),
@@ -90,7 +91,7 @@ class NoticeFile:
 
 
 def _moment(start: float, seconds: float) -> float | None:
-    """So many seconds after `start`; None for what is not a time: infinite, or after the year 9999."""
+    """So many seconds after `start`; None for an infinite time or one after the year 9999."""
     try:
         moment = start + seconds
     except OverflowError:
@@ -104,12 +105,12 @@ def notice_file() -> NoticeFile | None:
     return NoticeFile(path) if path else None
 
 
-# A process that takes part writes its step beside the notice file: that it takes part, and how far it is.
+# A cooperative process writes its step beside the notice file.
 _PROGRESS = ".step"
 NONE = -2  # no step: -1 is the one before the first
 
 
-class Progress:
+class StepFile:
     """The step of this process, for its supervisor. A write costs a few microseconds."""
 
     def __init__(self, path: str) -> None:
@@ -124,12 +125,12 @@ class Progress:
         if self._first is None:
             self._first = step
         self._samples += samples
-        known = NONE if proposal is None else proposal
+        proposed_step = NONE if proposal is None else proposal
         record = b"%-20d%-20d%-20s%-20d%-20d" % (
             step,
             self._first,
             self._saved,
-            known,
+            proposed_step,
             self._samples,
         )
         if record != self._written:
@@ -164,10 +165,10 @@ class ProgressRecord:
 
 def read_progress(path: str) -> ProgressRecord | None:
     """How far a process is; None if it does not take part, or has done no step."""
-    step, first, *others = _fields(path)
+    step, first, *numbers = _fields(path)
     if step is None or first is None:
         return None
-    saved, proposal, samples = (NONE if number is None else number for number in others)
+    saved, proposal, samples = (NONE if number is None else number for number in numbers)
     return ProgressRecord(step, first, saved, proposal, max(0, samples))
 
 
@@ -187,7 +188,7 @@ def _fields(path: str) -> list[int | None]:
 
 
 def takes_part(path: str) -> bool:
-    """Whether a process reads this notice file and writes its step, even if it has done none yet."""
+    """Whether a process reads this notice file and writes its step, even before the first."""
     return os.path.exists(path + _PROGRESS)
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arc_toolkit.diagnosis.log_paths import locate
+from arc_toolkit.diagnosis.identities import locate
 
 LOG = "amlarc_cr_bootstrap.log"
 

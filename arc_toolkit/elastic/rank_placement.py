@@ -13,12 +13,12 @@ class Capacity:
     node: str
     slots: int
     warm: int
-    doomed: bool = False
+    has_notice: bool = False
 
 
 @dataclass(frozen=True)
 class Placement:
-    """The ranks of one generation, in order: the node of each. All ranks of a node are neighbours."""
+    """The ranks of one generation, in order, by node. All ranks of a node are neighbours."""
 
     nodes: tuple[str, ...]
 
@@ -33,13 +33,13 @@ class Placement:
 def place_ranks(capacities: Sequence[Capacity], most: int, *, warm_only: bool) -> Placement:
     """As many ranks as fit on nodes that stay, at most `most`."""
     nodes: list[str] = []
-    for item in (item for item in capacities if not item.doomed):
+    for item in (item for item in capacities if not item.has_notice):
         room = min(item.warm, item.slots) if warm_only else item.slots
         nodes += [item.node] * min(room, most - len(nodes))
     return Placement(tuple(nodes))
 
 
 def gpus_of(gpus: Sequence[str], slots: int, place: int) -> Sequence[str]:
-    """Those of one of the ranks that share a node; if there are more ranks than GPUs, they share those as well."""
+    """The GPUs of one of a node's ranks; more ranks than GPUs share them."""
     first = place * len(gpus) // slots
     return gpus[first : first + max(1, len(gpus) // slots)]

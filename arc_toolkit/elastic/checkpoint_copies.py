@@ -1,6 +1,7 @@
 """Checkpoints without shared storage: every new one is copied to the head and to one other node.
 
-A copy has the manifest of the original and is compared with it before it counts. Only the newest copies are kept.
+A copy has the manifest of the original and is compared with it before it counts. Only the newest
+copies are kept.
 """
 
 from __future__ import annotations
@@ -15,9 +16,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-from arc_toolkit.checkpoints.manifest import NAME, Checkpoint, Damage, read_manifest, remove, verify
+from arc_toolkit.checkpoints.manifest import (
+    NAME,
+    Checkpoint,
+    InvalidCheckpoint,
+    read_manifest,
+    remove,
+    verify,
+)
 
-_KEPT = 2
+_MAX_COPIES = 2
 _LOOK_SECONDS = 0.2
 _RETRY_SECONDS = 1.0
 _TIMEOUT = 60.0
@@ -46,8 +54,8 @@ def newest(root: Path) -> Checkpoint | None:
         entries = [
             read_manifest(root / name) for name in os.listdir(root) if name.startswith("step-")
         ]
-        known = [entry for entry in entries if isinstance(entry, Checkpoint)]
-        return max(known, key=lambda entry: entry.order, default=None)
+        checkpoints = [entry for entry in entries if isinstance(entry, Checkpoint)]
+        return max(checkpoints, key=lambda entry: entry.order, default=None)
     return None
 
 
@@ -95,7 +103,7 @@ def put(address: Address, folder: Path) -> bool:
 
 def get(address: Address, name: str, root: Path) -> bool:
     """Copy a checkpoint from another node, unless it is here already."""
-    if not isinstance(read_manifest(root / name), Damage):
+    if not isinstance(read_manifest(root / name), InvalidCheckpoint):
         return True
     with (
         socket.create_connection(address, timeout=_TIMEOUT) as sock,
@@ -133,15 +141,15 @@ def _receive(stream: ByteStream, root: Path, name: str) -> bool:
             if not path.resolve().is_relative_to(staging.resolve()):
                 return False
             path.parent.mkdir(parents=True, exist_ok=True)
-            left = header["size"]
+            remaining = header["size"]
             with open(path, "wb") as target:
-                while left and (piece := stream.read(min(left, _PIECE))):
+                while remaining and (piece := stream.read(min(remaining, _PIECE))):
                     target.write(piece)
-                    left -= len(piece)
-            if left:
+                    remaining -= len(piece)
+            if remaining:
                 return False
         checkpoint = read_manifest(staging)
-        if isinstance(checkpoint, Damage) or verify(checkpoint) is not None:
+        if isinstance(checkpoint, InvalidCheckpoint) or verify(checkpoint) is not None:
             return False
         if not (root / name).exists():
             os.rename(staging, root / name)
@@ -153,15 +161,15 @@ def _receive(stream: ByteStream, root: Path, name: str) -> bool:
 
 def _keep_newest(root: Path) -> None:
     entries = [read_manifest(root / name) for name in os.listdir(root) if name.startswith("step-")]
-    known = sorted(
+    checkpoints = sorted(
         (entry for entry in entries if isinstance(entry, Checkpoint)), key=lambda entry: entry.order
     )
-    for entry in known[:-_KEPT]:
+    for entry in checkpoints[:-_MAX_COPIES]:
         remove(entry.folder)
 
 
 class CopyKeeper:
-    """Copies what is committed in one folder to the head and to a peer, in the background, until both have it."""
+    """Copies the commits of one folder to the head and to a peer, in the background."""
 
     def __init__(self, root: Path, head: Address, report: Callable[[str], None]) -> None:
         self._root, self._head, self._report = root, head, report
@@ -172,7 +180,7 @@ class CopyKeeper:
         self._stopped = threading.Event()
         threading.Thread(target=self._run, name="copy-keeper", daemon=True).start()
 
-    def received(self, name: str) -> None:
+    def note_received(self, name: str) -> None:
         """This one came from the head: it needs no copy."""
         self._received = max(self._received, name)
 
@@ -191,14 +199,14 @@ class CopyKeeper:
                     self._stopped.wait(_RETRY_SECONDS)
 
     def _copy(self, checkpoint: Checkpoint, place: Address) -> bool:
-        name, why = checkpoint.folder.name, "it arrived damaged"
+        name, problem = checkpoint.folder.name, "it arrived damaged"
         try:
             if put(place, checkpoint.folder):
                 self._copied[place] = name
                 return True
         except (OSError, ValueError) as error:
-            why = str(error)
+            problem = str(error)
         if self._reported != (name, place):
             self._reported = name, place
-            self._report(f"{name} is not copied to {place[0]}:{place[1]} yet: {why}")
+            self._report(f"{name} is not copied to {place[0]}:{place[1]} yet: {problem}")
         return False

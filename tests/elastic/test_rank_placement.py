@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from arc_toolkit.elastic.rank_placement import Capacity, gpus_of, place_ranks
 from arc_toolkit.elastic.run_config import imported_modules
 from arc_toolkit.elastic.throughput import size_that_pays, worth_growing
 from arc_toolkit.elastic.timeline import Timeline
-from arc_toolkit.elastic.worlds import Capacity, gpus_of, place_ranks
 from arc_toolkit.errors import ArcError
 
 
 def test_ranks_fill_nodes_in_order_and_leave_doomed_ones() -> None:
-    nodes = [Capacity("a", 2, 2), Capacity("b", 2, 2, doomed=True), Capacity("c", 2, 1)]
+    nodes = [Capacity("a", 2, 2), Capacity("b", 2, 2, has_notice=True), Capacity("c", 2, 1)]
     assert place_ranks(nodes, 8, warm_only=False).nodes == ("a", "a", "c", "c")
     assert place_ranks(nodes, 8, warm_only=True).nodes == ("a", "a", "c")
     assert place_ranks(nodes, 1, warm_only=True).nodes == ("a",)

@@ -1,4 +1,4 @@
-"""Whether this process is about to end: what was announced, by whom, and whether a save for it was made."""
+"""Whether this process is about to end: the notice, and whether a save was made for it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from contextlib import suppress
 
 from arc_toolkit.notices.notice import Notice, NoticeKind
-from arc_toolkit.notices.sources.notice_file import Progress, notice_file
+from arc_toolkit.notices.sources.notice_file import StepFile, notice_file
 
 TYPE_CHECKING = False  # `typing` alone takes as long to import as all the rest
 if TYPE_CHECKING:
@@ -14,29 +14,29 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class NoticeReader(Protocol):
-        """Whatever knows of an end of this process: a `notices.Watcher`, or the file of `arc-toolkit run`."""
+        """Any source of notices: a `notices.Watcher`, or the file of `arc-toolkit run`."""
 
         @property
         def notice(self) -> Notice | None: ...
 
 
 _LOOK_SECONDS = 0.005
-# Without a notice: every look costs 50 µs after a step that needed the caches of the processor for itself.
+# Without a notice: a look costs 50 µs after a step that used the processor's caches.
 _CALM_SECONDS = 0.05
 _RESERVE_SECONDS = 0.5  # of the time that is left, not to be waited for other ranks
 
 
-class Ending:
+class EvictionState:
     """Notices of a reader, of `arc-toolkit run`, and of the training code itself."""
 
     def __init__(self, notices: NoticeReader | None = None) -> None:
         # Under `arc-toolkit run` the supervisor tells of an end, and wants to know the step.
         supervised = notice_file()
         self._reader: NoticeReader | None = notices or supervised
-        self._progress: Progress | None = None
+        self._progress: StepFile | None = None
         if supervised is not None:
             with suppress(OSError):
-                self._progress = Progress(supervised.path)
+                self._progress = StepFile(supervised.path)
         self._announced: Notice | None = None
         self._next_look = 0.0  # as of the monotonic clock
         # The notice for which a save was made, so that it is made once.
@@ -51,20 +51,21 @@ class Ending:
     def notice(self) -> Notice | None:
         return self._announced or (self._reader.notice if self._reader is not None else None)
 
-    def at(self, step: int) -> Notice | None:
-        """The notice after whose save this process ends; not before the step that all ranks agreed on."""
+    def final_notice(self, step: int) -> Notice | None:
+        """The notice after whose save this process ends, at the step that all ranks agreed on."""
         notice = self.notice
         if notice is None or notice.step is None:
             return notice
         return notice if notice.agreed and step >= notice.step else None
 
-    def agreed_at(
+    def notice_after(
         self, step: int, fits: Callable[[float], bool], samples: int = 0
     ) -> Notice | None:
-        """As `at`, once this step is done; the supervisor learns of the step.
+        """As `final_notice`, once this step is done; the supervisor learns of the step.
 
-        A rank waits at a proposed step until all others have read of it, or another one is proposed: without that, one
-        that has already passed the step would go on alone. It does not wait for longer than a save `fits`.
+        A rank waits at a proposed step until all others have read of it, or another one is
+        proposed: without that, one that has already passed the step would go on alone. It does not
+        wait for longer than a save `fits`.
         """
         if self._announced is None and time.monotonic() < self._next_look:
             self._tell_step(step, None, samples)
@@ -78,8 +79,10 @@ class Ending:
                 return notice
             if step < notice.step or (step > notice.step and not notice.agreed):
                 return None
-            left = notice.seconds_left()
-            if notice.agreed or (left is not None and not fits(left - _RESERVE_SECONDS)):
+            seconds_left = notice.seconds_left()
+            if notice.agreed or (
+                seconds_left is not None and not fits(seconds_left - _RESERVE_SECONDS)
+            ):
                 notice.agreed = True  # or there is no time left to wait for others
                 return notice
             time.sleep(_LOOK_SECONDS)

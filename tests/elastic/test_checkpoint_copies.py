@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from arc_toolkit.checkpoints import Store
-from arc_toolkit.elastic.copies import CopyKeeper, CopyServer, get, newest, put
+from arc_toolkit.elastic.checkpoint_copies import CopyKeeper, CopyServer, get, newest, put
 
 
 def saved(root: Path, step: int, content: bytes = b"weights") -> Path:

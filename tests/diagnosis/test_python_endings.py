@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from arc_toolkit.diagnosis.last_words import last_words
-from arc_toolkit.diagnosis.log_endings import LastWords
+from arc_toolkit.diagnosis.log_endings import LogEndingKind
 from arc_toolkit.diagnosis.log_evidence import evidence_in
 from arc_toolkit.diagnosis.model import Attempt, CauseKind, LogFile, RunOutcome
+from arc_toolkit.diagnosis.python_endings import log_ending
 from arc_toolkit.diagnosis.report import build
 from arc_toolkit.diagnosis.scan import LogScan, scan
 from tests.diagnosis.made import NODE_A, NODE_B, container, event, facts, log, node, pod
 
 FRAMES = 'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\n    main()\n'
-OWN = (LastWords.OWN_ERROR, "KeyError")
+OWN = (LogEndingKind.OWN_ERROR, "KeyError")
 KEY_ERROR = FRAMES + "KeyError: 'labels'\n"
 TORCHRUN = """\
 Traceback (most recent call last):
@@ -61,15 +61,15 @@ BY_DEEPSPEED = "an error that DeepSpeed's launcher reports"
             FRAMES
             + "RuntimeError: CUDA error: device-side assert triggered\nCUDA kernel errors might be reported\n"
             "For debugging consider passing CUDA_LAUNCH_BLOCKING=1\nCompile with `TORCH_USE_CUDA_DSA` to enable\n\n",
-            (LastWords.OWN_ERROR, "RuntimeError"),
+            (LogEndingKind.OWN_ERROR, "RuntimeError"),
         ),
         (
             FRAMES + "torch.cuda.OutOfMemoryError: CUDA out of memory.\n",
-            (LastWords.OWN_ERROR, "OutOfMemoryError"),
+            (LogEndingKind.OWN_ERROR, "OutOfMemoryError"),
         ),
         (
             FRAMES + "RuntimeError: DataLoader worker (pid 48211) is killed by signal: Killed. \n",
-            (LastWords.CHILD_KILLED, "RuntimeError"),
+            (LogEndingKind.CHILD_KILLED, "RuntimeError"),
         ),
         (
             FRAMES
@@ -78,11 +78,11 @@ BY_DEEPSPEED = "an error that DeepSpeed's launcher reports"
             + FRAMES
             + "RuntimeError: DataLoader worker (pid(s) 7) "
             "exited unexpectedly\n",
-            (LastWords.CHILD_KILLED, "RuntimeError"),
+            (LogEndingKind.CHILD_KILLED, "RuntimeError"),
         ),
         (
             KEY_ERROR + SIGTERM + TORCHRUN.replace("CODE", "1"),
-            (LastWords.OWN_ERROR, "ChildFailedError"),
+            (LogEndingKind.OWN_ERROR, "ChildFailedError"),
         ),
         (
             KEY_ERROR + SIGTERM + TORCHRUN.replace("CODE", "1").partition("main())\n")[2],
@@ -90,14 +90,14 @@ BY_DEEPSPEED = "an error that DeepSpeed's launcher reports"
         ),
         (KEY_ERROR + SIGTERM, OWN),
         (KEY_ERROR + SIGTERM + RESTARTED, None),
-        (DEEPSPEED.replace("CODE", "-9"), (LastWords.CHILD_KILLED, BY_DEEPSPEED)),
-        (DEEPSPEED.replace("CODE", "2"), (LastWords.OWN_ERROR, BY_DEEPSPEED)),
-        (DEEPSPEED.replace("CODE", "-15"), (LastWords.STOPPED, BY_DEEPSPEED)),
+        (DEEPSPEED.replace("CODE", "-9"), (LogEndingKind.CHILD_KILLED, BY_DEEPSPEED)),
+        (DEEPSPEED.replace("CODE", "2"), (LogEndingKind.OWN_ERROR, BY_DEEPSPEED)),
+        (DEEPSPEED.replace("CODE", "-15"), (LogEndingKind.STOPPED, BY_DEEPSPEED)),
         (DEEPSPEED.replace("CODE", "-9") + "epoch 3 loss 2.1\n", None),
         (KEY_ERROR + DEEPSPEED.replace("CODE", "1"), OWN),
-        (TORCHRUN.replace("CODE", "1"), (LastWords.OWN_ERROR, "ChildFailedError")),
-        (TORCHRUN.replace("CODE", "-9"), (LastWords.CHILD_KILLED, "ChildFailedError")),
-        (TORCHRUN.replace("CODE", "-15"), (LastWords.STOPPED, "ChildFailedError")),
+        (TORCHRUN.replace("CODE", "1"), (LogEndingKind.OWN_ERROR, "ChildFailedError")),
+        (TORCHRUN.replace("CODE", "-9"), (LogEndingKind.CHILD_KILLED, "ChildFailedError")),
+        (TORCHRUN.replace("CODE", "-15"), (LogEndingKind.STOPPED, "ChildFailedError")),
         (KEY_ERROR + "epoch 3 loss 2.1\n", None),  # it was handled
         (
             "2026-10-18 11:00:01 ERROR cannot upload, trying again\n" + KEY_ERROR,
@@ -105,32 +105,35 @@ BY_DEEPSPEED = "an error that DeepSpeed's launcher reports"
         ),  # its logger reported it
         (FRAMES, None),  # cut
         ("epoch 3 loss 2.1\n", None),
-        (FRAMES + "KeyboardInterrupt\n", (LastWords.STOPPED, "KeyboardInterrupt")),
+        (FRAMES + "KeyboardInterrupt\n", (LogEndingKind.STOPPED, "KeyboardInterrupt")),
         (
             FRAMES
             + "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:2251\n",
-            (LastWords.PEER_LOST, "DistBackendError"),
+            (LogEndingKind.PEER_LOST, "DistBackendError"),
         ),
         (
             FRAMES
             + "RuntimeError: [../gloo/transport/tcp/pair.cc:534] Connection closed by peer\n",
-            (LastWords.PEER_LOST, "RuntimeError"),
+            (LogEndingKind.PEER_LOST, "RuntimeError"),
         ),
         (
             FRAMES + "OSError: [Errno 107] Transport endpoint is not connected: '/mnt/data'\n",
-            (LastWords.MOUNT_LOST, "OSError"),
+            (LogEndingKind.MOUNT_LOST, "OSError"),
         ),
-        (FRAMES + "OSError: [Errno 28] No space left on device\n", (LastWords.STORAGE, "OSError")),
+        (
+            FRAMES + "OSError: [Errno 28] No space left on device\n",
+            (LogEndingKind.STORAGE, "OSError"),
+        ),
         (
             FRAMES + "OSError: [Errno 5] Input/output error: '/mnt/x'\n",
-            (LastWords.DISK_ERROR, "OSError"),
+            (LogEndingKind.DISK_ERROR, "OSError"),
         ),
     ],
 )
 def test_only_an_error_of_the_program_that_nothing_caught_counts(
-    text: str, expected: tuple[LastWords, str] | None
+    text: str, expected: tuple[LogEndingKind, str] | None
 ) -> None:
-    assert last_words(text.encode()) == expected
+    assert log_ending(text.encode()) == expected
 
 
 def printed(path: str, text: str) -> LogScan:
@@ -149,7 +152,7 @@ def answers(
     logs: list[LogScan], *texts: tuple[str, str]
 ) -> list[tuple[RunOutcome, CauseKind | None]]:
     evidence = evidence_in(printed(path, text) for path, text in texts)
-    attempts = build(logs, prs_evidence=evidence).attempts
+    attempts = build(logs, file_evidence=evidence).attempts
     return [
         (attempt.outcome, attempt.cause.kind if attempt.cause else None) for attempt in attempts
     ]
@@ -161,7 +164,7 @@ def test_without_a_pod_the_last_words_are_a_hint() -> None:
     assert answers(both, ("job/user_logs/std_log.txt", KEY_ERROR)) == [failed, unknown]
     last = ("job/user_logs/retry-001/std_log.txt", KEY_ERROR)
     assert answers(both, last) == [(RunOutcome.FAILED, CauseKind.UNKNOWN), failed]
-    report = build(both, prs_evidence=evidence_in([printed(*last)]))
+    report = build(both, file_evidence=evidence_in([printed(*last)]))
     assert report.attempts[1].cause is not None
     assert report.attempts[1].cause.confidence == "low"
     assert "KeyError" in report.attempts[1].cause.evidence[0].message
@@ -239,7 +242,7 @@ def test_a_job_of_which_only_the_output_is_left_is_reported(tmp_path: Path) -> N
     add(str(tmp_path), inventory)
     scans: list[LogScan] = []
     evidence = collect.read_side_logs(inventory, 1, scans, stats)
-    attempts = build(scans, prs_evidence=evidence, stats=stats).attempts
+    attempts = build(scans, file_evidence=evidence, stats=stats).attempts
     assert [attempt.cause.kind for attempt in attempts if attempt.cause] == [CauseKind.USER]
     assert (stats.files_read, stats.bytes_read) == (1, len(KEY_ERROR))
 
