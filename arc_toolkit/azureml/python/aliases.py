@@ -139,7 +139,7 @@ def _may_be_job(name: str, use: Use, resolver: SdkResolver) -> bool:
     if not isinstance(binding, Binding):
         return True
     path = (
-        resolver.path(binding.value.func, binding.statement)
+        resolver.import_path(binding.value.func, binding.statement)
         if isinstance(binding.value, ast.Call)
         else None
     )

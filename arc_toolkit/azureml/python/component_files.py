@@ -1,132 +1,142 @@
-"""The component files that code loads: their paths are texts, also by constants of other modules of the project and by
-arguments of a function that loads them."""
+"""The component files that code loads, and those that it writes first.
+
+A file is looked for in the folder of the code and those around it. Files that the code writes (`%%writefile` cells,
+`open(...).write(...)`, `write_text`) are read for their kind and their resources; parts of their text that only
+running the code would tell are a placeholder.
+"""
 
 from __future__ import annotations
 
 import ast
-import itertools
 import os.path
-from collections.abc import Mapping
+from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING
 
-from arc_toolkit.azureml.documents import Document
+from arc_toolkit.azureml.documents import Document, parse
 from arc_toolkit.azureml.kinds import Family
-from arc_toolkit.azureml.python.own_modules import folders_around
+from arc_toolkit.azureml.library import Library
+from arc_toolkit.azureml.python.module import Module, folders_around
 from arc_toolkit.azureml.python.sdk_objects import Component, Generation
-from arc_toolkit.azureml.python.written_files import written_document, written_texts
-from arc_toolkit.edit.code.names import Scope, Statement
-from arc_toolkit.edit.code.values import Bound, Evaluator
+from arc_toolkit.edit.code.expressions import calls_in
+from arc_toolkit.edit.code.names import Block, Scope, Statement
+from arc_toolkit.edit.code.source import Source
+from arc_toolkit.edit.code.values import Evaluator
+from arc_toolkit.edit.files.edits import Unreadable
 
-if TYPE_CHECKING:
-    from arc_toolkit.azureml.python.resolve import SdkResolver
-
-# The parameters of a function and what a call of it gives them.
-Arguments = Mapping[str, Bound]
-_LOADERS: dict[str, tuple[Generation, tuple[str, ...], int]] = {
+# Role of a loader -> its SDK, the names of its argument, and the position of it.
+LOADERS: dict[str, tuple[Generation, tuple[str, ...], int]] = {
     "load_component": ("v2", ("source", "path"), 0),
     "from_yaml": ("v1.5", ("yaml_file",), 1),
 }
 
 
 class ComponentFiles:
-    """Reads the component files of one module."""
+    """Reads the component files of one module; a component whose kind is unknown is taken for `assume`."""
 
-    def __init__(self, resolver: SdkResolver) -> None:
-        self._resolver = resolver
+    def __init__(
+        self, module: Module, values: Evaluator, library: Library, assume: Family | None
+    ) -> None:
+        self._module = module
+        self._values = values
+        self._library = library
+        self._assume = assume
+        self._folder = os.path.dirname(values.file)
 
-    def loaded(self, call: ast.Call, statement: Statement) -> Component:
-        """What `load_component(...)` or `Component.from_yaml(...)` gives."""
-        return self._load(call, statement, self._resolver)
-
-    def loaded_by(
-        self,
-        function: Scope,
-        made: ast.expr,
-        statement: Statement,
-        call: ast.Call,
-        place: Statement,
-    ) -> Component | None:
-        """What a function that gives back `made`, a component of a file, gives back for the arguments of a call."""
-        resolver = self._resolver
-        loader, at = resolver.follow(made, statement)
-        arguments = _arguments(function, call, place)
-        if arguments is None or not isinstance(loader, ast.Call):
-            return None
-        if resolver.role(loader.func, at).name not in _LOADERS:
-            return None
-        return self._load(loader, at, resolver.with_arguments(function, arguments))
-
-    def _load(self, call: ast.Call, statement: Statement, values: Evaluator) -> Component:
-        resolver = self._resolver
-        generation, names, position = _LOADERS[resolver.role(call.func, statement).name]
-        node = _argument(call, names, position)
+    def load(self, role: str, call: ast.Call, statement: Statement, values: Evaluator) -> Component:
+        """What `load_component(...)` or `Component.from_yaml(...)` returns."""
+        generation, names, position = LOADERS[role]
+        family = self._assume or Family.OTHER
+        named = [keyword.value for keyword in call.keywords if keyword.arg in names]
+        # The argument at the position, or the last one before it.
+        node = next(iter([*named, *reversed(call.args[: position + 1])]), None)
         name = values.text(node, statement) if node is not None else None
         if name is None:
             why = "its component file is known only when the code runs"
-            return Component(generation, resolver.assume or Family.OTHER, why=why)
-        # In the folder of the code, or where it may be run from; or the code writes it first.
-        for folder in itertools.chain(folders_around(resolver.folder), (None,)):
-            file = os.path.normpath(os.path.join(folder or resolver.folder, name))
-            document = (
-                resolver.library.load(file) if folder is not None else self._written(name, file)
-            )
+            return Component(generation, family, why=why)
+        for file, document in self._candidates(name):
             if document is not None:
                 family = document.root.kind.family
                 why = "" if family != Family.OTHER else f"{name} is of a kind that is not known"
                 return Component(generation, family, file, document, why=why)
-        shown = os.path.relpath(name, resolver.folder) if os.path.isabs(name) else name
-        return Component(
-            generation,
-            resolver.assume or Family.OTHER,
-            file,
-            why=f"there is no component in {shown}",
-        )
+        shown = os.path.relpath(name, self._folder) if os.path.isabs(name) else name
+        return Component(generation, family, file, why=f"there is no component in {shown}")
 
-    def _written(self, name: str, file: str) -> Document | None:
+    def _candidates(self, name: str) -> Iterator[tuple[str, Document | None]]:
+        """In the folder of the code, or where it may be run from; or written by the code."""
+        for folder in folders_around(self._folder):
+            file = os.path.normpath(os.path.join(folder, name))
+            yield file, self._library.load(file)
+        file = os.path.normpath(os.path.join(self._folder, name))
         content = self._written_texts.get(os.path.normpath(name))
-        return None if content is None else written_document(file, content, self._resolver.library)
+        try:
+            written = parse(file, content.encode(), self._library).documents if content else ()
+        except Unreadable:
+            written = ()
+        yield file, written[0] if written else None
+
+    # --- files that the code writes --------------------------------------------------------------------------------
 
     @cached_property
     def _written_texts(self) -> dict[str, str]:
-        return written_texts(self._resolver.module, self._resolver)
+        """Contents by the paths as the code names them; the first one if it writes several."""
+        texts: dict[str, str] = {}
+        for name, content in (*self._cells(), *self._calls()):
+            texts.setdefault(os.path.normpath(name), content)
+        return texts
+
+    def _cells(self) -> Iterator[tuple[str, str]]:
+        """`%%writefile {folder}/train.yml`: IPython fills in the names in braces."""
+        for source in self._module.sources:
+            if source.written is None:
+                continue
+            name, content = source.written
+            try:
+                expression = ast.parse(f"f{name!r}", mode="eval").body
+            except SyntaxError:
+                continue
+            path = self._values.text(expression, self._end_before(source))
+            if path is not None:
+                yield path, content
+
+    def _end_before(self, source: Source) -> Statement:
+        """A place after the statements of the cells before this one."""
+        top, sources = self._module.top, [id(item) for item in self._module.sources]
+        before = sources[: sources.index(id(source))]
+        orders = [item.order for item in top.statements if id(item.source) in before]
+        return Statement(source, [], ast.Pass(), top, Block("scope"), max(orders, default=0) + 1)
+
+    def _calls(self) -> Iterator[tuple[str, str]]:
+        """`with open(name, "w") as f: f.write(content)` and `Path(name).write_text(content)`."""
+        contents = self._values.with_placeholder("0")
+        for scope in self._module.scopes:
+            for statement in scope.statements:
+                if not isinstance(statement.stmt, ast.Expr):
+                    continue
+                for call in calls_in(statement.stmt):
+                    match call:
+                        case ast.Call(
+                            func=ast.Attribute(attr="write" | "write_text", value=holder),
+                            args=[content, *_],
+                        ):
+                            opened = _opened_file(holder, scope, statement) or holder
+                            path = self._values.text(opened, statement)
+                            text = contents.text(content, statement)
+                            if path is not None and text is not None:
+                                yield path, text
 
 
-def _argument(call: ast.Call, names: tuple[str, ...], position: int) -> ast.expr | None:
-    named = [keyword.value for keyword in call.keywords if keyword.arg in names]
-    # The one at the position, or the last one before it.
-    return next(iter([*named, *reversed(call.args[: position + 1])]), None)
-
-
-def _arguments(function: Scope, call: ast.Call, place: Statement) -> Arguments | None:
-    """What a call gives to the parameters that the function does not bind again; None if that is not plain."""
-    node = function.node
-    if not isinstance(node, ast.FunctionDef) or function.statement is None:
-        return None
-    if any(isinstance(argument, ast.Starred) for argument in call.args):
-        return None
-    parameters = [*node.args.posonlyargs, *node.args.args]
-    is_method = isinstance(call.func, ast.Attribute) and not any(
-        isinstance(decorator, ast.Name) and decorator.id == "staticmethod"
-        for decorator in node.decorator_list
-    )
-    defaults = dict(zip(reversed(parameters), reversed(node.args.defaults), strict=False))
-    defaults |= {
-        parameter: default
-        for parameter, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
-        if default is not None
-    }
-    values = {
-        parameter.arg: (default, function.statement) for parameter, default in defaults.items()
-    }
-    values |= {
-        parameter.arg: (argument, place)
-        for parameter, argument in zip(parameters[is_method:], call.args, strict=False)
-    }
-    for keyword in call.keywords:
-        if keyword.arg is None:
-            return None
-        values[keyword.arg] = keyword.value, place
-    return {
-        name: value for name, value in values.items() if len(function.bindings.get(name, ())) == 1
-    }
+def _opened_file(holder: ast.expr, scope: Scope, write: Statement) -> ast.expr | None:
+    """The path that the last `with open(path) as name` before a statement opens under this name."""
+    for statement in reversed(scope.statements):
+        if not isinstance(statement.stmt, ast.With) or statement.order > write.order:
+            continue
+        for item in statement.stmt.items:
+            match item, holder:
+                case (
+                    ast.withitem(
+                        context_expr=ast.Call(args=[path, *_]), optional_vars=ast.Name(id=name)
+                    ),
+                    ast.Name(id=wanted),
+                ) if name == wanted:
+                    return path
+    return None

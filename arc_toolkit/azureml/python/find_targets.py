@@ -228,7 +228,7 @@ def _candidate(
         or attributes & sdk.STEP_ATTRIBUTES
         or (
             _may_be_component(call.func)
-            and (sdk_object.chosen or resolver.own_modules.may_have(sdk_object.imported))
+            and (sdk_object.chosen or resolver.may_import_component(sdk_object.imported))
         )
     ):
         return None
@@ -238,7 +238,7 @@ def _candidate(
     if (
         sdk_object.imported
         and not attributes & sdk.LEAF_ATTRIBUTES
-        and resolver.own_modules.makes(sdk_object.imported)
+        and resolver.imports_settings(sdk_object.imported)
     ):
         return None  # it is a target of that file
     why = sdk_object.why or f"made by {short(call.func)}(), which is not known here"

@@ -1,17 +1,21 @@
 """One file or notebook as a module: its scopes, and which of its lines and functions may be about AzureML.
 
-Only those are read: a large module has few of them.
+Only those are read: a large module has few of them. Other modules of the project are found by what is imported.
 """
 
 from __future__ import annotations
 
 import ast
+import os.path
 import re
+import sys
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from arc_toolkit.azureml.library import Library
+from arc_toolkit.azureml.python.sdk_objects import KEY_WORDS
 from arc_toolkit.edit.code.expressions import chain, last_name
 from arc_toolkit.edit.code.names import Binding, CodeScopes, Statement
 from arc_toolkit.edit.code.scopes import ScopeReader
@@ -23,6 +27,8 @@ WORDS = (
     *("CommandJob", "SweepJob", "ParallelJob", "ScriptRunConfig", "Step(", "Estimator("),
     *("PyTorch(", "TensorFlow(", "SKLearn("),
 )
+# A project is not deeper than that; the folder with `.git` is its top.
+MAX_PROJECT_FOLDERS = 8
 _NAME_AT_END = re.compile(r"\w*\Z")
 _LONGEST_NAME = 100
 _RENAMED = re.compile(r"(?:command|parallel_run_function|ParallelRun\w+)[ \t]+as[ \t]+(\w+)")
@@ -135,3 +141,65 @@ def _may_make_steps(name: str, value: ast.expr | ast.FunctionDef | str | None) -
         parts = chain(value.func)
         return parts is None or (parts[1] or parts)[-1] not in _HARMLESS_MAKERS
     return isinstance(value, ast.expr) and not isinstance(value, ast.Constant)
+
+
+@dataclass(frozen=True)
+class ProjectModule:
+    """The file of a module, its text, and the name in it that was imported: `Config.FOLDER`."""
+
+    file: str
+    text: bytes
+    name: str
+
+    @property
+    def has_sdk(self) -> bool:
+        return any(word in self.text for word in KEY_WORDS)
+
+    @property
+    def may_pass_on(self) -> bool:
+        """Whether the name may be a component here, or imported here: no class, and no function without a decorator."""
+        name = re.escape(self.name.encode())
+        if re.search(name, self.text) is None:
+            return False
+        if other := re.search(rb"\n%s[ \t]*=[ \t]*(\w+)\r?\n" % name, self.text):
+            name = other[1]  # `Str = String`
+        if re.search(rb"\nclass[ \t]+%s\b" % name, self.text):
+            return False
+        defined = re.search(rb"\n(?:async[ \t]+)?def[ \t]+%s\b" % name, self.text)
+        if defined is None:
+            return True
+        before = self.text.rfind(b"\n", 0, defined.start()) + 1
+        return self.text.startswith((b"@", b")"), before)
+
+
+def folders_around(folder: str) -> Iterator[str]:
+    """The folder of a module and those around it: where its project may be run from."""
+    for _ in range(MAX_PROJECT_FOLDERS):
+        yield folder
+        if os.path.exists(os.path.join(folder, ".git")) or os.path.dirname(folder) == folder:
+            return
+        folder = os.path.dirname(folder)
+
+
+def find_module(path: str, folder: str, library: Library) -> ProjectModule | None:
+    """The module of `package.module.name`, imported in a folder; None if it is not one of the project."""
+    inner = path.lstrip(".")
+    above = len(path) - len(inner)
+    parts = inner.split(".")
+    if not above and parts[0] in sys.stdlib_module_names:
+        return None
+    places = list(folders_around(folder))
+    if above:  # from .. import
+        places = [os.path.normpath(os.path.join(folder, *[os.pardir] * (above - 1)))]
+    for end in range(len(parts) - 1, -1 if above else 0, -1):
+        start = os.path.join("", *parts[:end])
+        for place in places:
+            for file in (f"{start}.py" if end else "", os.path.join(start, "__init__.py")):
+                full = os.path.join(place, file)
+                if not file or library.missing(full):
+                    continue
+                try:
+                    return ProjectModule(full, library.read(full), ".".join(parts[end:]))
+                except (OSError, ValueError):
+                    continue
+    return None

@@ -100,7 +100,7 @@ def _config(step: PrsCall, configs: list[PrsCall], resolver: SdkResolver) -> Prs
             node = keyword.value
     statement = step.statement
     for _ in range(_MAX_DEPTH):
-        bound = resolver.bound(node.id, statement) if isinstance(node, ast.Name) else None
+        bound = resolver.bound_expression(node, statement) if isinstance(node, ast.Name) else None
         if bound is None:
             break
         node, statement = bound

@@ -193,7 +193,10 @@ class CodeReader:
             del fields[path]
         holder, place = expression, statement
         if isinstance(expression, ast.Name):
-            holder, place = self.resolver.bound(expression.id, statement) or (expression, statement)
+            holder, place = self.resolver.bound_expression(expression, statement) or (
+                expression,
+                statement,
+            )
         kind = _DISTRIBUTIONS.get(last_name(holder.func)) if isinstance(holder, ast.Call) else None
         names = named_values(holder) if isinstance(holder, ast.Call | ast.Dict) else None
         if names is None or not (kind or is_dict(holder)) or not (kind or "type" in names):
@@ -211,7 +214,7 @@ class CodeReader:
         """`environment="name"`, or the literals of the `Environment(...)` that it names."""
         value = self.value(expression, statement)
         if isinstance(expression, ast.Name):
-            expression, statement = self.resolver.bound(expression.id, statement) or (
+            expression, statement = self.resolver.bound_expression(expression, statement) or (
                 expression,
                 statement,
             )

@@ -1,22 +1,28 @@
-"""What an expression means for AzureML. Nothing is imported or run.
+"""Which object of an AzureML SDK an expression makes. Nothing is imported or run.
 
-A sdk_object that cannot be known for certain is `UnknownSdkObject` with the reason.
+    train = load_component(source="train.yml")        a Component, with the kind that train.yml has
+    node = train(data=x)                              a Step of that component
+    job = command(...)                                a Builder: a job, and a template of steps
+    other = job if test else train                    UnknownSdkObject("chosen at run time")
+
+Components and constants are also followed into other modules of the project.
 """
 
 from __future__ import annotations
 
 import ast
 import os.path
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from arc_toolkit.azureml.kinds import Family
 from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.python import sdk_objects as sdk
-from arc_toolkit.azureml.python.component_files import ComponentFiles
-from arc_toolkit.azureml.python.module import Module
-from arc_toolkit.azureml.python.own_modules import OwnModules
+from arc_toolkit.azureml.python.component_files import LOADERS, ComponentFiles
+from arc_toolkit.azureml.python.module import Module, ProjectModule, find_module, read_module
 from arc_toolkit.azureml.python.sdk_objects import (
     ASSUME,
     NOTHING,
@@ -35,9 +41,20 @@ from arc_toolkit.azureml.python.sdk_objects import (
 )
 from arc_toolkit.edit.code.expressions import dotted, last_name
 from arc_toolkit.edit.code.names import Binding, Scope, Statement, certain_binding, find_bindings
-from arc_toolkit.edit.code.values import Effort, Evaluator
+from arc_toolkit.edit.code.source import Source, decode, parse
+from arc_toolkit.edit.code.values import (
+    Bound,
+    Effort,
+    Evaluator,
+    OpaqueValue,
+    parameter_arguments,
+)
+from arc_toolkit.edit.files.edits import Unreadable
 
-_DEEPEST = 20
+MAX_OBJECT_DEPTH = 20
+# From a pipeline to the package of its components, from there to one of them, and to a constant.
+MAX_IMPORTS = 4
+_Answer = TypeVar("_Answer")
 
 
 class SdkResolver(Evaluator):
@@ -58,54 +75,31 @@ class SdkResolver(Evaluator):
     ) -> None:
         super().__init__(module, os.path.abspath(path), sdk.ROLES.__contains__, effort)
         self.module = module
-        self.imports = imports
         self.folder = os.path.dirname(self.file)
         self.library = library
         self.assume = assume
-        self._seen: dict[int, SdkObject] = {}
+        self._imports = imports
+        self._objects: dict[int, SdkObject] = {}
+        self._imported_objects: dict[str, SdkObject | None] = {}
         self._pipelines: dict[int, PipelineFunction | None] = {}
 
     @cached_property
-    def files(self) -> ComponentFiles:
-        return ComponentFiles(self)
-
-    @cached_property
-    def own_modules(self) -> OwnModules:
-        return OwnModules(self)
-
-    def of_module(self, module: Module, path: str) -> SdkResolver:
-        """The same for a module that this one imports."""
-        return SdkResolver(
-            module, path, self.library, self.assume, self.imports + 1, effort=self.effort
-        )
+    def _files(self) -> ComponentFiles:
+        return ComponentFiles(self.module, self, self.library, self.assume)
 
     # --- names ---------------------------------------------------------------------------------------------------
 
     def binding(self, name: str, statement: Statement) -> Binding | UnknownSdkObject:
         """What a name is bound to, seen from a place."""
         bindings = find_bindings(name, statement, self.is_known)
-        return _last(name, bindings, statement) if bindings else NOTHING
+        return _choose(name, bindings, statement) if bindings else NOTHING
 
     def bindings(self, name: str, statement: Statement) -> list[Binding]:
         binding = self.binding(name, statement)
         return [binding] if isinstance(binding, Binding) else list(binding.options)
 
-    def imported(self, path: str) -> Any:
-        return self.own_modules.value(path)
-
-    def bound(self, name: str, statement: Statement) -> tuple[ast.expr, Statement] | None:
-        """The expression that a name stands for, and its statement."""
-        binding = self.binding(name, statement)
-        if isinstance(binding, Binding) and isinstance(binding.value, ast.expr):
-            return binding.value, binding.statement
-        return None
-
-    def path(self, node: ast.expr, statement: Statement) -> str | None:
-        """The import path of `aml.dsl.pipeline`, or None."""
-        return self.import_path(node, statement)
-
     def role(self, node: ast.expr, statement: Statement) -> sdk.SdkRole:
-        path = self.path(node, statement)
+        path = self.import_path(node, statement)
         return SdkName(path).role if path else sdk.NO_ROLE
 
     def makes_resources(self, node: ast.expr, statement: Statement) -> bool:
@@ -119,39 +113,32 @@ class SdkResolver(Evaluator):
     def pipeline(self, scope: Scope) -> PipelineFunction | None:
         """The pipeline function that a scope is the inside of."""
         if id(scope) not in self._pipelines:
-            node, sdk_object = scope.node, None
-            if (
-                isinstance(node, ast.FunctionDef)
-                and node.decorator_list
-                and scope.statement is not None
-            ):
-                sdk_object = self.function(node, scope.statement)
-            self._pipelines[id(scope)] = (
-                sdk_object if isinstance(sdk_object, PipelineFunction) else None
-            )
+            node, statement, made = scope.node, scope.statement, None
+            if isinstance(node, ast.FunctionDef) and node.decorator_list and statement is not None:
+                made = self._function(node, statement)
+            self._pipelines[id(scope)] = made if isinstance(made, PipelineFunction) else None
         return self._pipelines[id(scope)]
 
-    # --- resolver ------------------------------------------------------------------------------------------------
+    # --- objects -------------------------------------------------------------------------------------------------
 
     def object_of(self, node: ast.expr, statement: Statement, depth: int = 0) -> SdkObject:
-        if depth > _DEEPEST:
+        if depth > MAX_OBJECT_DEPTH:
             return UnknownSdkObject("defined in a circle")
-        if id(node) not in self._seen:
-            self._seen[id(node)] = self._read_object(node, statement, depth)
-        return self._seen[id(node)]
+        if id(node) not in self._objects:
+            self._objects[id(node)] = self._read_object(node, statement, depth)
+        return self._objects[id(node)]
 
     def object_of_name(self, name: str, statement: Statement, depth: int = 0) -> SdkObject:
         binding = self.binding(name, statement)
         if isinstance(binding, Binding):
-            return self._bound(binding, depth)
+            return self._bound_object(binding, depth)
         # Found in the workspace, or else made of a file: the same component.
-        options = [self._bound(option, depth + 1) for option in binding.options if depth < _DEEPEST]
-        known = [option for option in options if isinstance(option, Component)]
-        others = [option for option in options if not isinstance(option, Component)]
-        if len(known) == 1 and all(
-            isinstance(option, UnknownSdkObject) and option.is_component for option in others
-        ):
-            return known[0]
+        options = binding.options if depth < MAX_OBJECT_DEPTH else ()
+        made = [self._bound_object(option, depth + 1) for option in options]
+        components = [item for item in made if isinstance(item, Component)]
+        others = [item for item in made if not isinstance(item, Component)]
+        if len(components) == 1 and all(map(_is_unknown_component, others)):
+            return components[0]
         return binding
 
     def _read_object(self, node: ast.expr, statement: Statement, depth: int) -> SdkObject:
@@ -165,235 +152,308 @@ class SdkResolver(Evaluator):
             case ast.IfExp() | ast.BoolOp():
                 return UnknownSdkObject("chosen at run time", chosen=True)
             case ast.Subscript():
-                held = self._held(node.value, node.slice, statement)
-                picked = UnknownSdkObject("picked from a collection at run time", chosen=True)
-                return picked if held is None else self.object_of(*held, depth + 1)
+                item = self._item(node.value, node.slice, statement)
+                if item is None:
+                    return UnknownSdkObject("picked from a collection at run time", chosen=True)
+                return self.object_of(*item, depth + 1)
             case ast.Await():
                 return self.object_of(node.value, statement, depth + 1)
         return NOTHING
 
-    def _bound(self, binding: Binding, depth: int) -> SdkObject:
+    def _bound_object(self, binding: Binding, depth: int) -> SdkObject:
         match binding.value:
             case None:
                 return UnknownSdkObject(f"{binding.name} is {binding.why}")
             case str():
-                return self._imported(binding.name, binding.value)
+                return _imported_name(binding.name, binding.value)
             case ast.FunctionDef():
-                return self.function(binding.value, binding.statement)
-            case _:
-                sdk_object = self.object_of(binding.value, binding.statement, depth + 1)
-                if isinstance(sdk_object, Builder) and not sdk_object.name:
-                    return Builder(
-                        sdk_object.family, sdk_object.call, binding.name, binding.statement
-                    )
-                return sdk_object
+                return self._function(binding.value, binding.statement)
+        made = self.object_of(binding.value, binding.statement, depth + 1)
+        if isinstance(made, Builder) and not made.name:
+            return Builder(made.family, made.call, binding.name, binding.statement)
+        return made
 
-    def _imported(self, name: str, path: str) -> SdkObject:
-        if (
-            path in sdk.ROLES
-            or path.startswith(("azure.", "azureml.", "mldesigner"))
-            or path == "azure"
-        ):
-            return SdkName(path)
-        module = path.rpartition(".")[0] or path
-        if path.startswith(".") and not module.strip("."):  # from . import name
-            module = path.rpartition(".")[0] + "."
-        return UnknownSdkObject(f"{name} is imported from {module}", imported=path)
-
-    def function(self, function: ast.FunctionDef, statement: Statement) -> SdkObject:
+    def _function(self, function: ast.FunctionDef, statement: Statement) -> SdkObject:
         for decorator in function.decorator_list:
-            role = self.role(
-                decorator.func if isinstance(decorator, ast.Call) else decorator, statement
-            )
+            callee = decorator.func if isinstance(decorator, ast.Call) else decorator
+            role = self.role(callee, statement)
             if role.name == "pipeline":
                 return PipelineFunction(role.generation, function)
             if role.name == "command_component":
                 return Component(role.generation, role.family)
         return UnknownSdkObject(f"{function.name} is a helper function")
 
-    def _returned(self, call: ast.Call, statement: Statement, depth: int) -> SdkObject | None:
-        """What a helper function gives back: a component, or a step that is a target where it is made."""
-        function = call.func
-        bindings: list[Binding] = []
-        if isinstance(function, ast.Name) and isinstance(
-            named := self.binding(function.id, statement), Binding
-        ):
-            bindings = [named]
-        elif isinstance(function, ast.Attribute) and (
-            owner := self.class_of(function.value, statement)
-        ):
-            bindings = owner.bindings.get(function.attr, [])
-        if len(bindings) != 1 or not isinstance(bindings[0].value, ast.FunctionDef):
-            return None
-        scope = self.scopes.get(id(bindings[0].value))
-        returns = (
-            [item for item in scope.statements if isinstance(item.stmt, ast.Return)]
-            if scope
-            else []
-        )
-        if (
-            len(returns) != 1
-            or not isinstance(stmt := returns[0].stmt, ast.Return)
-            or stmt.value is None
-        ):
-            return None
-        sdk_object = self.object_of(stmt.value, returns[0], depth + 1)
-        if isinstance(sdk_object, Step | Sweep):
-            return UnknownSdkObject(f"it is made in {last_name(function)}()", is_made=True)
-        if (
-            isinstance(sdk_object, Component)
-            and sdk_object.why
-            and not sdk_object.file
-            and scope is not None
-        ):
-            return (
-                self.files.loaded_by(scope, stmt.value, returns[0], call, statement) or sdk_object
-            )
-        return (
-            sdk_object if isinstance(sdk_object, Component | Builder | PipelineFunction) else None
-        )
-
     def _attribute_object(self, node: ast.Attribute, statement: Statement, depth: int) -> SdkObject:
-        path = self.path(node, statement)
+        path = self.import_path(node, statement)
         if path is not None:
-            return self._imported(dotted(node), path)
+            return _imported_name(dotted(node), path)
         if node.attr == "component":
             base = self.object_of(node.value, statement, depth + 1)
             if isinstance(base, Builder | Step):
                 return Component("v2", base.family)
-        held = self.class_attribute(node, statement) or self._held(
-            node.value, ast.Constant(node.attr), statement
-        )
-        return NOTHING if held is None else self.object_of(*held, depth + 1)
+        bound = self.class_attribute(node, statement)
+        bound = bound or self._item(node.value, ast.Constant(node.attr), statement)
+        return NOTHING if bound is None else self.object_of(*bound, depth + 1)
 
-    def _held(
-        self, holder: ast.expr, key: ast.expr, statement: Statement
-    ) -> tuple[ast.expr, Statement] | None:
+    def _item(self, holder: ast.expr, key: ast.expr, statement: Statement) -> Bound | None:
         """What `{"train": ...}["train"]` or `SimpleNamespace(train=...).train` is, if nothing is assigned to it."""
+        if not isinstance(holder, ast.Name) or not isinstance(key, ast.Constant):
+            return None
         bound = self.bound_expression(holder, statement)
-        if bound is None or not isinstance(key, ast.Constant) or not isinstance(holder, ast.Name):
+        if bound is None:
             return None
         value, place = bound
         values: dict[object, ast.expr] = {}
-        if isinstance(value, ast.Dict):
-            pairs = zip(value.keys, value.values, strict=True)
-            values = {name.value: item for name, item in pairs if isinstance(name, ast.Constant)}
-        elif isinstance(value, ast.Call) and last_name(value.func) in ("SimpleNamespace", "dict"):
-            values = {keyword.arg: keyword.value for keyword in value.keywords}
-        scopes = (statement.scope, place.scope)
-        changed = any(
-            use.how == "assign" for scope in scopes for use in scope.uses.get(holder.id, ())
-        )
-        return (values[key.value], place) if key.value in values and not changed else None
+        match value:
+            case ast.Dict(keys=keys, values=items):
+                pairs = zip(keys, items, strict=True)
+                values = {
+                    name.value: item for name, item in pairs if isinstance(name, ast.Constant)
+                }
+            case ast.Call(func=function) if last_name(function) in ("SimpleNamespace", "dict"):
+                values = {keyword.arg: keyword.value for keyword in value.keywords}
+        for scope in (statement.scope, place.scope):
+            if any(use.how == "assign" for use in scope.uses.get(holder.id, ())):
+                return None
+        return (values[key.value], place) if key.value in values else None
+
+    # --- calls ---------------------------------------------------------------------------------------------------
 
     def _call_object(self, call: ast.Call, statement: Statement, depth: int) -> SdkObject:
         function = call.func
+        path = self.import_path(function, statement)
         if isinstance(function, ast.Attribute):
-            if function.attr == "sweep" and self.path(function, statement) is None:
+            if function.attr == "sweep" and path is None:
                 base = self.object_of(function.value, statement, depth + 1)
-                return Sweep(
-                    call, base if isinstance(base, Step | Builder | UnknownSdkObject) else NOTHING
-                )
-            if function.attr in ("get", "load", "create_or_update"):
-                workspace = self._workspace(function, call, statement, depth)
-                if workspace is not None:
-                    return workspace
-        if (
-            last_name(function) == "partial"
-            and call.args
-            and self.path(function, statement) == "functools.partial"
-        ):
+                if not isinstance(base, Step | Builder | UnknownSdkObject):
+                    base = NOTHING
+                return Sweep(call, base)
+            registered = self._workspace_object(function, call, statement, depth)
+            if registered is not None:
+                return registered
+        if path == "functools.partial" and call.args:
             base = self.object_of(call.args[0], statement, depth + 1)
             return Partial(base, call) if isinstance(base, SdkName) else base
-        sdk_object = self.object_of(function, statement, depth + 1)
-        if isinstance(sdk_object, UnknownSdkObject) and sdk_object.imported:
-            sdk_object = self.own_modules.sdk_object(sdk_object.imported) or sdk_object
-        match sdk_object:
+        made = self.object_of(function, statement, depth + 1)
+        if isinstance(made, UnknownSdkObject) and made.imported:
+            made = self.imported_object(made.imported) or made
+        match made:
             case UnknownSdkObject(is_component=True) if self.assume is not None:
-                assumed = Component(sdk_object.generation, self.assume)
-                return Step(sdk_object.generation, self.assume, assumed, call)
+                assumed = Component(made.generation, self.assume)
+                return Step(made.generation, self.assume, assumed, call)
             case UnknownSdkObject():
-                return self._returned(call, statement, depth) or sdk_object
+                return self._returned_object(call, statement, depth) or made
             case Partial():
-                made = self._library_call(sdk_object.of, call, statement)
+                result = self._library_object(made.of, call, statement)
                 return (
-                    replace(made, defaults=sdk_object.call) if isinstance(made, Builder) else made
+                    replace(result, defaults=made.call) if isinstance(result, Builder) else result
                 )
             case SdkName():
-                return self._library_call(sdk_object, call, statement)
+                return self._library_object(made, call, statement)
             case Component():
-                return Step(sdk_object.generation, sdk_object.family, sdk_object, call)
+                return Step(made.generation, made.family, made, call)
             case Step():  # spark(...) is a step, and a template of steps
-                return replace(sdk_object, call=call)
+                return replace(made, call=call)
             case Builder():
-                return Step("v2", sdk_object.family, sdk_object, call)
+                return Step("v2", made.family, made, call)
             case PipelineFunction():
-                return PipelineJob(sdk_object)
+                return PipelineJob(made)
         return NOTHING
 
-    def _library_call(self, what: SdkName, call: ast.Call, statement: Statement) -> SdkObject:
-        role = what.role
+    def _library_object(self, name: SdkName, call: ast.Call, statement: Statement) -> SdkObject:
+        role = name.role
         match role.name:
             case "command" | "parallel":
                 return Builder(role.family, call)
             case "entity":
                 return Builder(role.family, call, is_entity=True)
             case "v1":
-                return V1Job(call, is_step=what.path.endswith("Step"))
-            case "spark" | "automl":
+                return V1Job(call, is_step=name.path.endswith("Step"))
+            case "spark" | "automl" | "no resources":
                 return Step("v2", role.family, Component("v2", role.family), call)
             case "component":
                 return Component(role.generation, role.family, call=call, statement=statement)
             case "command_component":
                 return Component(role.generation, role.family)
-            case "load_component":
-                if {keyword.arg for keyword in call.keywords} & {"client", "name", "version"}:
-                    return _from_workspace("load_component(client=..., name=...)")
-                return self.files.loaded(call, statement)
-            case "from_yaml":
-                return self.files.loaded(call, statement)
+            case "load_component" if {keyword.arg for keyword in call.keywords} & {
+                *("client", "name", "version")
+            }:
+                return _workspace_component("load_component(client=..., name=...)")
+            case "load_component" | "from_yaml":
+                return self._files.load(role.name, call, statement, self)
             case "from_func":
                 return Component("v1.5", Family.COMMAND)
             case "workspace":
-                return _from_workspace(dotted(call.func), "v1.5")
-            case "no resources":
-                return Step("v2", role.family, Component("v2", role.family), call)
-            case "pipeline":
-                # pipeline(...)(function), without the decorator syntax
+                return _workspace_component(dotted(call.func), "v1.5")
+            case "pipeline":  # pipeline(...)(function), without the decorator syntax
                 return UnknownSdkObject("a pipeline made without the decorator")
         return UnknownSdkObject(f"made by {dotted(call.func)}()")
 
-    def _workspace(
+    def _workspace_object(
         self, function: ast.Attribute, call: ast.Call, statement: Statement, depth: int
     ) -> SdkObject | None:
         """`client.components.get(...)`, `client.components.create_or_update(component)` and the like."""
-        over = function.value
-        of_components = isinstance(over, ast.Attribute) and over.attr in ("components", "component")
-        if of_components and function.attr in ("get", "load"):
-            return _from_workspace(dotted(function))
+        if function.attr in ("get", "load"):
+            holder = function.value
+            if isinstance(holder, ast.Attribute) and holder.attr in ("components", "component"):
+                return _workspace_component(dotted(function))
         if function.attr == "create_or_update" and call.args:
-            argument = self.object_of(call.args[0], statement, depth + 1)
-            # What comes back from registering a component is a component; from submitting a job, a job.
-            is_component = isinstance(argument, Component | PipelineFunction)
-            is_component = is_component or getattr(argument, "is_component", False)
-            return (
-                argument
-                if is_component
-                else UnknownSdkObject(f"the result of {dotted(function)}()")
-            )
+            registered = self.object_of(call.args[0], statement, depth + 1)
+            # Registering a component returns a component; submitting a job returns a job.
+            if isinstance(registered, Component | PipelineFunction):
+                return registered
+            if _is_unknown_component(registered):
+                return registered
+            return UnknownSdkObject(f"the result of {dotted(function)}()")
         return None
 
+    def _returned_object(
+        self, call: ast.Call, statement: Statement, depth: int
+    ) -> SdkObject | None:
+        """What a helper function returns: a component, or a step that is a target where it is made."""
+        scope = self._called_function(call.func, statement)
+        returns = (
+            [item for item in scope.statements if isinstance(item.stmt, ast.Return)]
+            if scope
+            else []
+        )
+        if scope is None or len(returns) != 1:
+            return None
+        result = returns[0].stmt
+        if not isinstance(result, ast.Return) or result.value is None:
+            return None
+        made = self.object_of(result.value, returns[0], depth + 1)
+        if isinstance(made, Step | Sweep):
+            return UnknownSdkObject(f"it is made in {last_name(call.func)}()", is_made=True)
+        if isinstance(made, Component) and made.why and not made.file:
+            loader, place = self.follow(result.value, returns[0])
+            arguments = parameter_arguments(scope, call, statement)
+            role = self.role(loader.func, place).name if isinstance(loader, ast.Call) else ""
+            if arguments is not None and isinstance(loader, ast.Call) and role in LOADERS:
+                inside = self.with_arguments(scope, arguments)
+                return self._files.load(role, loader, place, inside)
+        return made if isinstance(made, Component | Builder | PipelineFunction) else None
 
-def _last(name: str, bindings: list[Binding], statement: Statement) -> Binding | UnknownSdkObject:
+    def _called_function(self, function: ast.expr, statement: Statement) -> Scope | None:
+        """The function, or method of this class, that a call runs."""
+        bindings: list[Binding] = []
+        if isinstance(function, ast.Name):
+            bindings = self.bindings(function.id, statement)
+        elif isinstance(function, ast.Attribute):
+            owner = self.class_of(function.value, statement)
+            bindings = owner.bindings.get(function.attr, []) if owner is not None else []
+        if len(bindings) != 1 or not isinstance(bindings[0].value, ast.FunctionDef):
+            return None
+        return self.scopes.get(id(bindings[0].value))
+
+    # --- other modules of the project ----------------------------------------------------------------------------
+
+    def imported(self, path: str) -> Any:
+        module = self._find_module(path)
+        values = self._ask(module, _read_value) if module is not None else None
+        if values is None:
+            raise OpaqueValue(f"it is imported: {path}")
+        return values[0]
+
+    def imported_object(self, path: str) -> SdkObject | None:
+        """What is imported, if it is the same here: a component or a pipeline, not a command object, whose settings
+        are in the other module."""
+        if path not in self._imported_objects:
+            module = self._find_module(path)
+            is_readable = module is not None and module.may_pass_on
+            component = self._ask(module, _read_component) if module and is_readable else None
+            self._imported_objects[path] = component
+        return self._imported_objects[path]
+
+    def may_import_component(self, path: str) -> bool:
+        """Whether what is imported may be a component."""
+        module = self._find_module(path)
+        if module is None or not module.may_pass_on:
+            return False
+        return module.has_sdk or bool(self._ask(module, _passes_component_on))
+
+    def imports_settings(self, path: str) -> bool:
+        """Whether a step gets its settings in another file of the run: the command object that it is made of, or a
+        function that returns one, is there."""
+        module = self._find_module(path)
+        if module is None or not self.library.is_given(module.file):
+            return False
+        return bool(self._ask(replace(module, name=f"{module.name}()"), _makes_command))
+
+    def _find_module(self, path: str) -> ProjectModule | None:
+        return find_module(path, self.folder, self.library) if path else None
+
+    def _ask(
+        self, module: ProjectModule, answer: Callable[[SdkResolver, ast.expr, Statement], _Answer]
+    ) -> _Answer | None:
+        """What a name is at the end of another module."""
+        if self._imports >= MAX_IMPORTS:
+            return None
+        try:
+            text = decode(module.text)[0]
+            code = read_module([Source(text, parse(text))])
+        except Unreadable:
+            return None
+        with closing(code):
+            if not code.top.statements:
+                return None
+            last = code.top.statements[-1]
+            block = last.block
+            while block.parent is not None:
+                block = block.parent
+            name = ast.parse(module.name, mode="eval").body
+            end = replace(last, block=block, order=last.order + 1)
+            imports = self._imports + 1
+            resolver = SdkResolver(
+                code, module.file, self.library, self.assume, imports, self.effort
+            )
+            return answer(resolver, name, end)
+
+
+def _read_value(resolver: SdkResolver, name: ast.expr, statement: Statement) -> tuple[Any]:
+    return (resolver.value(name, statement),)
+
+
+def _read_component(
+    resolver: SdkResolver, name: ast.expr, statement: Statement
+) -> SdkObject | None:
+    match resolver.object_of(name, statement):
+        case UnknownSdkObject(imported=path) if path:  # `from .train import train` in __init__.py
+            return resolver.imported_object(path)
+        case (
+            Component(call=None) | PipelineFunction() | UnknownSdkObject(is_component=True) as made
+        ):
+            return made
+    return None
+
+
+def _passes_component_on(resolver: SdkResolver, name: ast.expr, statement: Statement) -> bool:
+    made = resolver.object_of(name, statement)
+    return isinstance(made, UnknownSdkObject) and resolver.may_import_component(made.imported)
+
+
+def _makes_command(resolver: SdkResolver, call: ast.expr, statement: Statement) -> bool:
+    made = resolver.object_of(call, statement)
+    if isinstance(made, UnknownSdkObject):
+        return made.is_made or resolver.imports_settings(made.imported)
+    return isinstance(made.origin if isinstance(made, Step) else made, Builder)
+
+
+def _imported_name(name: str, path: str) -> SdkObject:
+    if path in sdk.ROLES or path == "azure" or path.startswith(sdk.SDK_PACKAGES):
+        return SdkName(path)
+    module = path.rpartition(".")[0] or path
+    if path.startswith(".") and not module.strip("."):  # from . import name
+        module = path.rpartition(".")[0] + "."
+    return UnknownSdkObject(f"{name} is imported from {module}", imported=path)
+
+
+def _choose(name: str, bindings: list[Binding], statement: Statement) -> Binding | UnknownSdkObject:
     """The binding that holds, or why that is decided at run time."""
     if (certain := certain_binding(bindings, statement)) is not None:
         return certain
     # `try: from a import f` and `except ImportError: from b import f`, or `f = None`: the first, if it is there.
-    firsts = [
-        item
-        for item in bindings
-        if not (item.statement.block.kind == "except" and _is_fallback(item))
-    ]
+    firsts = [item for item in bindings if not _is_fallback(item)]
     imports = [item for item in bindings if isinstance(item.value, str) and item.value in sdk.ROLES]
     if len(firsts) < len(bindings) and (imports or len(firsts) == 1):
         return (imports or firsts)[0]
@@ -401,9 +461,14 @@ def _last(name: str, bindings: list[Binding], statement: Statement) -> Binding |
 
 
 def _is_fallback(binding: Binding) -> bool:
-    return isinstance(binding.value, str | ast.Constant)
+    is_simple = isinstance(binding.value, str | ast.Constant)
+    return is_simple and binding.statement.block.kind == "except"
 
 
-def _from_workspace(how: str, generation: Generation = "v2") -> UnknownSdkObject:
+def _is_unknown_component(made: SdkObject) -> bool:
+    return isinstance(made, UnknownSdkObject) and made.is_component
+
+
+def _workspace_component(how: str, generation: Generation = "v2") -> UnknownSdkObject:
     why = f"its component is loaded from a workspace ({how}), so its kind is not known here{ASSUME}"
     return UnknownSdkObject(why, is_component=True, generation=generation)

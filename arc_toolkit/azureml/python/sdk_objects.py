@@ -112,6 +112,7 @@ ROLES: dict[str, SdkRole] = {
     "azureml.contrib.pipeline.steps.ParallelRunConfig": SdkRole("ParallelRunConfig"),
     "azureml.contrib.pipeline.steps.ParallelRunStep": SdkRole("ParallelRunStep"),
 }
+SDK_PACKAGES = ("azure.", "azureml.", "mldesigner")
 AUTOML = "azure.ai.ml.automl."
 # Classes of jobs, by their own names: they are imported from several modules.
 ENTITIES = {

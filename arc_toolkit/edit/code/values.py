@@ -503,6 +503,39 @@ def call_arguments(call: ast.Call, order: Sequence[str], statement: Statement) -
     return CallArguments({} if starred else values, ", ".join(rest))
 
 
+def parameter_arguments(
+    function: Scope, call: ast.Call, statement: Statement
+) -> dict[str, Bound] | None:
+    """What a call passes to the parameters of a function, defaults included; None if that is not plain.
+
+    `load("train")` of `def load(name, folder="jobs"):` has name and folder. Parameters that the function binds again
+    are left out.
+    """
+    node = function.node
+    if not isinstance(node, ast.FunctionDef) or function.statement is None:
+        return None
+    is_open = any(keyword.arg is None for keyword in call.keywords)
+    if is_open or any(isinstance(argument, ast.Starred) for argument in call.args):
+        return None
+    parameters = [*node.args.posonlyargs, *node.args.args]
+    defaults = [*zip(reversed(parameters), reversed(node.args.defaults), strict=False)]
+    defaults += [
+        (parameter, default)
+        for parameter, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
+        if default is not None
+    ]
+    values = {parameter.arg: (default, function.statement) for parameter, default in defaults}
+    is_static = any(getattr(item, "id", "") == "staticmethod" for item in node.decorator_list)
+    is_method = isinstance(call.func, ast.Attribute) and not is_static
+    for parameter, argument in zip(parameters[is_method:], call.args, strict=False):
+        values[parameter.arg] = argument, statement
+    for keyword in call.keywords:
+        values[keyword.arg or ""] = keyword.value, statement
+    return {
+        name: bound for name, bound in values.items() if len(function.bindings.get(name, ())) == 1
+    }
+
+
 # --- operations, each checked before it is computed ----------------------------------------------------------------
 
 _Number = int | float

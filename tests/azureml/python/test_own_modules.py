@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from arc_toolkit.azureml.python.own_modules import OwnModule
+from arc_toolkit.azureml.python.module import ProjectModule
 
 
 @pytest.mark.parametrize(
@@ -24,4 +24,4 @@ from arc_toolkit.azureml.python.own_modules import OwnModule
     ],
 )
 def test_a_module_is_parsed_only_for_what_may_be_a_component(text: str, is_parsed: bool) -> None:
-    assert OwnModule("steps.py", text.encode(), "train").may_pass_on is is_parsed
+    assert ProjectModule("steps.py", text.encode(), "train").may_pass_on is is_parsed
