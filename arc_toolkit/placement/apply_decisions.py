@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from arc_toolkit.placement.decisions import PlacementDecision
 from arc_toolkit.placement.manifests import UnknownObject, Workload
+from arc_toolkit.placement.pipelines import (
+    KIND,
+    CompiledPipeline,
+    decide_pipeline,
+    is_chosen_pipeline,
+)
 from arc_toolkit.placement.place_plan import GRACE, RETRIES, SPOT, PlacePlan, PlaceSettings
 from arc_toolkit.placement.workload_decisions import (
     chosen_specs,
@@ -29,6 +37,29 @@ def place_objects(plan: PlacePlan) -> None:
         plan.roles |= {spec.role for spec in entry.pod_specs}
         if is_chosen(entry, settings):
             _place_workload(plan, entry)
+
+
+def place_pipelines(plan: PlacePlan, pipelines: Iterable[CompiledPipeline]) -> None:
+    """All settings, for every chosen pipeline of a file."""
+    for pipeline in pipelines:
+        plan.kinds.add(KIND)
+        plan.names.add(pipeline.name)
+        plan.roles |= {task.name.lower() for task in pipeline.tasks}
+        if is_chosen_pipeline(pipeline, plan.settings):
+            for decision in decide_pipeline(pipeline, plan.settings):
+                _apply(plan, decision)
+
+
+def needs_platform(plan: PlacePlan, pipelines: Iterable[CompiledPipeline], documents: int) -> bool:
+    """Whether a decision changes settings of the platform in a document that does not exist yet."""
+    return any(
+        change.path[0] == documents
+        for pipeline in pipelines
+        if is_chosen_pipeline(pipeline, plan.settings)
+        for decision in decide_pipeline(pipeline, plan.settings)
+        if not plan.covers(decision.setting, decision.node)
+        for change in decision.changes
+    )
 
 
 def is_chosen(workload: Workload, settings: PlaceSettings) -> bool:

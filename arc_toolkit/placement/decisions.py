@@ -5,15 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from arc_toolkit.edit.files.edits import Refused
-from arc_toolkit.edit.yaml.nodes import KeyPath, YamlNode, get, items_of
+from arc_toolkit.edit.yaml.nodes import KeyPath, YamlNode, items_of
 from arc_toolkit.edit.yaml.proof import Value, holds
 from arc_toolkit.findings import Severity
 from arc_toolkit.placement.manifests import PodSpec, Workload
-from arc_toolkit.placement.spec_editor import SpecEditor
 from arc_toolkit.placement.spot import SpotPolicy
+
+
+class SpecEditor(Protocol):
+    """Changes the objects of one file, in YAML or in code; raises `Refused` where that is not safe."""
+
+    def set(self, path: KeyPath, value: Value) -> None:
+        """Put a value at a path; missing mappings are made."""
+
+    def append(self, path: KeyPath, item: Value) -> None:
+        """Put an item at the end of a list, unless it has that item; a missing list is made."""
 
 
 class Obstacle(Enum):
@@ -46,13 +55,9 @@ class FieldChange(NamedTuple):
 class FieldChanges:
     """Collects changes of a workload; a value that it already has is no change."""
 
-    def __init__(self, workload: Workload) -> None:
+    def __init__(self, workload: Workload | None) -> None:
         self._workload = workload
         self.changes: list[FieldChange] = []
-
-    @property
-    def empty(self) -> bool:
-        return not self.changes
 
     def set(self, path: KeyPath, value: Value) -> None:
         if not holds(self._node(path), value):
@@ -63,7 +68,8 @@ class FieldChanges:
             self.changes.append(FieldChange(path, item, is_item=True))
 
     def _node(self, path: KeyPath) -> YamlNode | None:
-        return get(self._workload.node, *path[len(self._workload.path) :])
+        workload = self._workload
+        return workload.get(*path[len(workload.path) :]) if workload is not None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +108,10 @@ class PlacementDecision:
 
 
 def decide(
-    workload: Workload,
+    workload: Workload | None,
     setting: str,
     message: str,
+    node: YamlNode,
     operation: Callable[[SpecEditor], None],
     *,
     spec: PodSpec | None = None,
@@ -112,7 +119,6 @@ def decide(
     notes: tuple[Note, ...] = (),
 ) -> PlacementDecision:
     """The decision that `operation` makes: by its changes, or by the refusal that it raises."""
-    node = spec.node if spec is not None else workload.node
     collected = FieldChanges(workload)
     try:
         operation(collected)
@@ -120,18 +126,3 @@ def decide(
         return PlacementDecision(setting, message, node, (), refusal, notes, spec, policy)
     changes = tuple(collected.changes)
     return PlacementDecision(setting, message, node, changes, None, notes, spec, policy)
-
-
-def refuse(
-    workload: Workload,
-    setting: str,
-    message: str,
-    obstacle: Obstacle,
-    reason: str,
-    *,
-    spec: PodSpec | None = None,
-    policy: SpotPolicy | None = None,
-) -> PlacementDecision:
-    node = spec.node if spec is not None else workload.node
-    refusal = PlacementRefused(obstacle, reason)
-    return PlacementDecision(setting, message, node, refusal=refusal, spec=spec, policy=policy)

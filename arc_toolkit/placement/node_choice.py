@@ -9,9 +9,8 @@ import yaml
 
 from arc_toolkit.edit.code.nodes import OpaqueNode
 from arc_toolkit.edit.yaml.nodes import get, items_of, text_of, walk
-from arc_toolkit.placement.decisions import Obstacle, PlacementRefused
+from arc_toolkit.placement.decisions import Obstacle, PlacementRefused, SpecEditor
 from arc_toolkit.placement.manifests import PREFERRED, REQUIRED, PodSpec
-from arc_toolkit.placement.spec_editor import SpecEditor
 from arc_toolkit.placement.spot import (
     PINNING_LABELS,
     SpotCapacity,

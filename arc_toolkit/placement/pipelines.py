@@ -11,12 +11,11 @@ https://github.com/kubeflow/pipelines/blob/2.17.0/kubernetes_platform/proto/kube
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import yaml
 
-from arc_toolkit.edit.files.edits import Refused
 from arc_toolkit.edit.yaml.nodes import (
     MAP,
     SEQ,
@@ -31,10 +30,18 @@ from arc_toolkit.edit.yaml.nodes import (
     text_of,
 )
 from arc_toolkit.kube.workloads import Shape
+from arc_toolkit.placement.decisions import (
+    FieldChange,
+    Note,
+    Obstacle,
+    PlacementDecision,
+    PlacementRefused,
+    SpecEditor,
+    decide,
+)
 from arc_toolkit.placement.manifests import PREFERRED, REQUIRED, PodSpec
 from arc_toolkit.placement.node_choice import add_toleration, refuse_contradictions
-from arc_toolkit.placement.place_plan import GRACE, RETRIES, SPOT, PlacePlan, PlaceSettings
-from arc_toolkit.placement.spec_editor import SpecEditor
+from arc_toolkit.placement.place_plan import GRACE, RETRIES, SPOT, PlaceSettings
 from arc_toolkit.placement.spot import (
     WEIGHT,
     SpotCapacity,
@@ -49,10 +56,10 @@ KIND = "pipeline"
 # https://github.com/kubeflow/pipelines/blob/2.17.0/backend/src/v2/driver/k8s.go
 _DRIVER_IMAGES = "argostub/"
 EXECUTORS = ("platforms", "kubernetes", "deploymentSpec", "executors")
-_PLATFORM = "platforms:\n  kubernetes:\n    deploymentSpec:\n      executors:\n"
+_PLATFORM = "---\nplatforms:\n  kubernetes:\n    deploymentSpec:\n      executors:\n"
 NOT_RETRIED = (
-    "kfp 2.15 to 2.17 makes an Argo retryStrategy without a retryPolicy of it, which does not start deleted pods "
-    "again: errors are retried, and so is a process that exits at SIGTERM; most evictions are not"
+    "kfp 2.15 to 2.17 makes an Argo retryStrategy without a retryPolicy of it, which does not retry "
+    "deleted pods: errors are retried, and so is a process that exits at SIGTERM; most evictions are not"
 )
 
 
@@ -76,7 +83,7 @@ class CompiledPipeline:
     platform: KeyPath
     # The settings of its executors, by name.
     settings: dict[str, YamlNode]
-    # Whether there is a place for settings of the platform.
+    # Whether settings of the platform have a place; the second document may have to be added.
     has_platform: bool = True
 
     def pod_spec(self, executor: str, role: str, at: YamlNode) -> PodSpec:
@@ -97,10 +104,12 @@ class CompiledPipeline:
 def read_pipelines(source: YamlText) -> Iterator[CompiledPipeline]:
     """The pipelines of a file, with the tasks of nested ones."""
     documents = source.documents
-    if 1 <= len(documents) <= 2 and _is_pipeline(documents[0]):
-        assert documents[0] is not None
-        pipeline = _pipeline(documents[0], (0,), (1,), documents[1] if len(documents) > 1 else None)
-        yield replace(pipeline, has_platform=len(documents) > 1)
+    root = documents[0] if documents else None
+    if len(documents) <= 2 and root is not None and _is_pipeline(root):
+        pipeline = _pipeline(root, (0,), (1,), documents[1] if len(documents) > 1 else None)
+        # JSON has no second document.
+        is_json = getattr(root, "flow_style", False) and len(documents) == 1
+        yield replace(pipeline, has_platform=not is_json)
         return
     for number, document in enumerate(documents):
         spec = get(document, "spec")
@@ -174,116 +183,86 @@ def _mapping(fields: dict[str, YamlNode], at: YamlNode) -> YamlNode:
 
 
 def with_platform(source: YamlText) -> YamlText:
-    """A pipeline of one document followed by settings of its platform, which are empty; any other file as it is."""
-    root = source.documents[0]
-    if len(source.documents) != 1 or not _is_pipeline(root) or getattr(root, "flow_style", False):
-        return source
-    text = source.text + _platform(source.text)
+    """A pipeline of one document, followed by a second one with empty settings of its platform."""
+    newline = "\r\n" if "\r\n" in source.text else "\n"
+    start = source.text if source.text.endswith("\n") else source.text + newline
+    text = start + _PLATFORM.replace("\n", newline)
     return YamlText(text, source.bom, compose(text))
-
-
-def without_platform(text: str, documents: tuple[YamlNode | None, ...]) -> YamlText:
-    """The same text without settings of its platform that stayed empty."""
-    for newline in ("\n", "\r\n") if len(documents) == 2 else ():
-        end = _platform(text[: text.rfind("---")]).replace("\n", newline)
-        if text.endswith(end):
-            return YamlText(text.removesuffix(end), False, documents[:1])
-    return YamlText(text, False, documents)
-
-
-def _platform(text: str) -> str:
-    newline = "\r\n" if "\r\n" in text else "\n"
-    return ("" if text.endswith("\n") else newline) + ("---\n" + _PLATFORM).replace("\n", newline)
 
 
 # --- placing ---------------------------------------------------------------------------------------------------
 
 
-def place_pipelines(plan: PlacePlan, pipelines: Iterable[CompiledPipeline]) -> None:
-    """Everything that was asked for, for every pipeline of a file. Roles are the names of tasks."""
-    settings = plan.settings
-    for pipeline in pipelines:
-        plan.kinds.add(KIND)
-        plan.names.add(pipeline.name)
-        plan.roles |= {task.name.lower() for task in pipeline.tasks}
-        if not is_chosen_pipeline(pipeline, settings):
-            continue
-        if settings.spot is not None and settings.wants(SPOT):
-            _place_tasks(plan, pipeline, settings.spot)
-        if settings.grace is not None and settings.wants(GRACE):
-            message = f"pipeline {pipeline.name}: the grace period is not set"
-            plan.refuse(GRACE, message, pipeline.node, "kfp has no field for it")
-        if (
-            settings.retries is not None
-            and settings.wants(RETRIES)
-            and settings.spot is not SpotPolicy.AVOID
-        ):
-            _retry_tasks(plan, pipeline, settings.retries)
+def decide_pipeline(
+    pipeline: CompiledPipeline, settings: PlaceSettings
+) -> Iterator[PlacementDecision]:
+    """What `place` would do with the tasks of a pipeline; their roles are their names."""
+    if settings.spot is not None and settings.wants(SPOT):
+        for executor in dict.fromkeys(task.executor for task in pipeline.tasks):
+            yield from _decide_executor(pipeline, executor, settings, settings.spot)
+    if settings.grace is not None and settings.wants(GRACE):
+        message = f"pipeline {pipeline.name}: the grace period is not set"
+        refusal = PlacementRefused(Obstacle.NO_FIELD, "kfp has no field for it")
+        yield PlacementDecision(GRACE, message, pipeline.node, refusal=refusal)
+    retries = settings.retries if settings.wants(RETRIES) else None
+    if retries is not None and settings.spot is not SpotPolicy.AVOID:
+        yield from _decide_retries(pipeline, settings, retries)
 
 
 def is_chosen_pipeline(pipeline: CompiledPipeline, settings: PlaceSettings) -> bool:
-    return (not settings.kinds or KIND in settings.kinds) and (
-        not settings.names or pipeline.name in settings.names
-    )
+    is_kind = not settings.kinds or KIND in settings.kinds
+    return is_kind and (not settings.names or pipeline.name in settings.names)
 
 
-def _chosen(plan: PlacePlan, task: ContainerTask) -> bool:
-    return not plan.settings.roles or task.name.lower() in plan.settings.roles
+def _is_chosen_task(task: ContainerTask, settings: PlaceSettings) -> bool:
+    return not settings.roles or task.name.lower() in settings.roles
 
 
-def _place_tasks(plan: PlacePlan, pipeline: CompiledPipeline, spot: SpotPolicy) -> None:
-    by_executor: dict[str, list[ContainerTask]] = {}
-    for task in pipeline.tasks:
-        by_executor.setdefault(task.executor, []).append(task)
-    for executor, tasks in by_executor.items():
-        chosen = [task for task in tasks if _chosen(plan, task)]
-        if not chosen:
-            continue
-        others = ", ".join(task.name for task in tasks if task not in chosen)
-        spec = pipeline.pod_spec(executor, chosen[0].name, chosen[0].node)
-        settings = pipeline.settings.get(executor)
+def _decide_executor(
+    pipeline: CompiledPipeline, executor: str, settings: PlaceSettings, spot: SpotPolicy
+) -> Iterator[PlacementDecision]:
+    tasks = [task for task in pipeline.tasks if task.executor == executor]
+    chosen = [task for task in tasks if _is_chosen_task(task, settings)]
+    if not chosen:
+        return
+    others = ", ".join(task.name for task in tasks if task not in chosen)
+    first = chosen[0]
 
-        def operation(
-            editor: SpecEditor,
-            spec: PodSpec = spec,
-            settings: YamlNode | None = settings,
-            others: str = others,
-        ) -> None:
-            if others:
-                raise Refused(f"{others} runs with the same executor")
-            place_executor(editor, spec, settings, spot, plan.settings.capacity)
-
-        message = f"pipeline {pipeline.name}, task {chosen[0].name} is not changed"
+    def operation(editor: SpecEditor) -> None:
         if not pipeline.has_platform:
-            plan.refuse(
-                SPOT,
-                message,
-                chosen[0].node,
+            raise PlacementRefused(
+                Obstacle.NO_FIELD,
                 "kfp keeps such settings in a second document of YAML: compile it to YAML",
             )
-        else:
-            plan.attempt(SPOT, message, chosen[0].node, operation)
+        if others:
+            raise PlacementRefused(Obstacle.CONTRADICTION, f"{others} runs with the same executor")
+        spec = pipeline.pod_spec(executor, first.name, first.node)
+        _place_executor(editor, spec, pipeline.settings.get(executor), spot, settings.capacity)
+
+    message = f"pipeline {pipeline.name}, task {first.name} is not changed"
+    yield decide(None, SPOT, message, first.node, operation, policy=spot)
 
 
-def place_executor(
+def _place_executor(
     editor: SpecEditor,
     spec: PodSpec,
     settings: YamlNode | None,
     spot: SpotPolicy,
     capacity: SpotCapacity,
 ) -> None:
-    """Ask for these nodes in the settings of one executor; `Refused` with the reason if they say the opposite."""
+    """Ask for these nodes in the settings of one executor."""
     terms = items_of(get(settings, "nodeAffinity"))
     by_parameter = [
         get(settings, "nodeSelector", "nodeSelectorJson"),
         *(get(term, "nodeAffinityJson") for term in terms),
+        *(get(row, "tolerationJson") for row in items_of(get(settings, "tolerations"))),
     ]
-    by_parameter += [get(row, "tolerationJson") for row in items_of(get(settings, "tolerations"))]
     if any(node is not None for node in by_parameter):
-        raise Refused(
-            "a parameter of the pipeline says it: give the tolerations and the selector there"
+        raise PlacementRefused(
+            Obstacle.ELSEWHERE,
+            "it is set by a pipeline parameter: set tolerations and selector there",
         )
-    directions = refuse_contradictions(spec, spot, capacity)
+    preferences = refuse_contradictions(spec, spot, capacity)
     path: KeyPath = (*spec.path, "nodeAffinity")
     if spot is not SpotPolicy.AVOID:
         add_toleration(editor, spec, capacity)
@@ -291,10 +270,10 @@ def place_executor(
         if not prefers(spec, capacity.label):
             editor.append(path, {**capacity.term("In"), "weight": WEIGHT})
     elif spot is SpotPolicy.REQUIRE:
-        # Every release of kfp-kubernetes has the selector, and it holds beside terms that are alternatives.
-        if SpotPreference.TOWARDS not in directions:
+        # Every release of kfp-kubernetes has the selector, and it holds beside alternative terms.
+        if SpotPreference.TOWARDS not in preferences:
             editor.set((*spec.path, "nodeSelector", "labels", capacity.label[0]), capacity.label[1])
-    elif SpotPreference.AWAY not in directions:
+    elif SpotPreference.AWAY not in preferences:
         added = capacity.term("NotIn")
         required = [index for index, term in enumerate(terms) if get(term, "weight") is None]
         if not required:
@@ -304,17 +283,16 @@ def place_executor(
                 editor.append((*path, index, "matchExpressions"), *added["matchExpressions"])
 
 
-def _retry_tasks(plan: PlacePlan, pipeline: CompiledPipeline, retries: int) -> None:
+def _decide_retries(
+    pipeline: CompiledPipeline, settings: PlaceSettings, retries: int
+) -> Iterator[PlacementDecision]:
     for task in pipeline.tasks:
-        if not _chosen(plan, task) or get(task.node, "retryPolicy", "maxRetryCount") is not None:
-            continue
-        path: KeyPath = (*task.path, "retryPolicy", "maxRetryCount")
-
-        def operation(editor: SpecEditor, path: KeyPath = path) -> None:
-            editor.set(path, retries)
-
-        message = f"pipeline {pipeline.name}, task {task.name}: retries are not set"
-        plan.attempt(RETRIES, message, task.node, operation)
+        count = get(task.node, "retryPolicy", "maxRetryCount")
+        if count is None and _is_chosen_task(task, settings):
+            message = f"pipeline {pipeline.name}, task {task.name}: retries are not set"
+            change = FieldChange((*task.path, "retryPolicy", "maxRetryCount"), retries)
+            yield PlacementDecision(RETRIES, message, task.node, (change,))
     if pipeline.tasks:
         message = f"pipeline {pipeline.name}: retries are for errors"
-        plan.add_finding(RETRIES, "warning", message, pipeline.node, NOT_RETRIED)
+        note = Note(RETRIES, "warning", message, NOT_RETRIED)
+        yield PlacementDecision(RETRIES, message, pipeline.node, notes=(note,))

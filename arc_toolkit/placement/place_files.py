@@ -14,14 +14,9 @@ from arc_toolkit.edit.yaml.editor import YamlEditor
 from arc_toolkit.edit.yaml.nodes import YamlText, read
 from arc_toolkit.findings import FileResult, Finding
 from arc_toolkit.ignore_rules import IGNORE_RULES, ignore_problems
-from arc_toolkit.placement.apply_decisions import place_objects
+from arc_toolkit.placement.apply_decisions import needs_platform, place_objects, place_pipelines
 from arc_toolkit.placement.manifests import is_manifest, read_objects
-from arc_toolkit.placement.pipelines import (
-    place_pipelines,
-    read_pipelines,
-    with_platform,
-    without_platform,
-)
+from arc_toolkit.placement.pipelines import read_pipelines, with_platform
 from arc_toolkit.placement.place_plan import PLACE_SETTINGS, STYLE, PlacePlan, PlaceSettings
 
 # JSON is YAML: what `kubectl get -o json` writes.
@@ -51,8 +46,8 @@ class ManifestPlan(PlacePlan):
         return YamlEditor(self.source, STYLE)
 
     def prove(self, text: YamlText) -> YamlText:
-        after = without_platform(*self.editor.finish())
-        return replace(after, bom=text.bom)
+        after, documents = self.editor.finish()
+        return YamlText(after, text.bom, documents)
 
 
 class ManifestTask(FileTask[YamlText, ManifestPlan]):
@@ -71,13 +66,14 @@ class ManifestTask(FileTask[YamlText, ManifestPlan]):
     def plan(
         self, text: YamlText, before: ManifestPlan | None, failed_groups: FailedGroups
     ) -> ManifestPlan:
-        source = text if before is not None else with_platform(text)
-        plan = ManifestPlan(
-            self._path, source, self._settings, failed_groups, is_proved=before is not None
-        )
+        is_proved = before is not None
+        path, settings = self._path, self._settings
+        plan = ManifestPlan(path, text, settings, failed_groups, is_proved=is_proved)
+        pipelines = list(read_pipelines(text)) if "deploymentSpec" in text.text else []
+        if needs_platform(plan, pipelines, len(text.documents)):
+            plan = ManifestPlan(path, with_platform(text), settings, failed_groups)
         place_objects(plan)
-        if "deploymentSpec" in source.text:
-            place_pipelines(plan, read_pipelines(source))
+        place_pipelines(plan, pipelines)
         if before is None:
             self._note(plan)
         return plan

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from arc_toolkit.edit.files.ignores import Ignores
-from arc_toolkit.edit.files.plan import FailedGroups, FilePlan, GroupKey, Operation
+from arc_toolkit.edit.files.plan import FailedGroups, FilePlan
 from arc_toolkit.edit.yaml.nodes import YamlNode
 from arc_toolkit.edit.yaml.writer import YamlStyle
 from arc_toolkit.findings import Rule
 from arc_toolkit.placement.manifests import UnknownObject, Workload
-from arc_toolkit.placement.spec_editor import RecordedOperations
 from arc_toolkit.placement.spot import CLOUDS, SpotCapacity, SpotPolicy
 
 # What `--only` and `--skip` take beside the rules, and what findings about a setting carry as their rule.
@@ -95,9 +94,3 @@ class PlacePlan(FilePlan[Any]):
     def report(self, rule: Rule, message: str, at: YamlNode, reason: str = "") -> None:
         """What a rule found."""
         self.add_finding(rule.id, rule.severity, message, at, reason)
-
-    def perform(self, key: GroupKey, operation: Operation) -> None:
-        """What is to be done is decided once, and made as often as needed."""
-        recorded = RecordedOperations()
-        operation(recorded)
-        super().perform(key, recorded.replay)

@@ -15,10 +15,9 @@ import yaml
 
 from arc_toolkit.edit.yaml.nodes import YamlNode, get, items_of, pairs, text_of
 from arc_toolkit.kube.workloads import KindFamily, Retry
-from arc_toolkit.placement.decisions import Obstacle, PlacementRefused
+from arc_toolkit.placement.decisions import Obstacle, PlacementRefused, SpecEditor
 from arc_toolkit.placement.field_inheritance import SHARED_STEPS
 from arc_toolkit.placement.manifests import PodSpec, Workload, makes_pod
-from arc_toolkit.placement.spec_editor import SpecEditor
 
 # The condition of an evicted pod.
 DISRUPTED = {"type": "DisruptionTarget"}

@@ -1,7 +1,8 @@
-"""Retries that are set, and evictions that still count as an error or as the end: what only the program decides.
+"""Retries that are set, and evictions that still count as an error or as the end.
 
-An evicted process gets SIGTERM first. If it ends before its pod is gone, its exit code says what happened, and 0 or 1
-say something else than 143 (https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination).
+An evicted process gets SIGTERM first. If it ends before its pod is gone, its exit code decides, and 0
+or 1 mean something else than 143:
+https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination
 """
 
 from __future__ import annotations
@@ -43,49 +44,54 @@ def retry_warnings(workload: Workload) -> Iterator[str]:
         for spec in workload.pod_specs
         for container in items_of(spec.get("containers"))
     ):
-        yield "its command exits with 0 at SIGTERM, so that an evicted pod counts as done: exit with 143 there"
+        yield (
+            "its command exits with 0 at SIGTERM, with which an evicted pod counts as done: "
+            "exit with 143 there"
+        )
 
 
 def _job(workload: Workload) -> Iterator[str]:
     for spec in workload.pod_specs:
-        job = holder_of(workload, spec)
-        for rule in items_of(get(job, "podFailurePolicy", "rules")):
+        for rule in items_of(get(holder_of(workload, spec), "podFailurePolicy", "rules")):
             if get(rule, "onPodConditions") is not None:
                 return  # comes first
             codes = {text_of(code) for code in items_of(get(rule, "onExitCodes", "values"))}
             action = text_of(get(rule, "action"))
             if "1" in codes and action != "Ignore":
                 yield (
-                    f"its podFailurePolicy has {action} for exit code 1, with which many programs end at SIGTERM: exit "
-                    "with 143 there, or put the rule with DisruptionTarget first"
+                    f"its podFailurePolicy has {action} for exit code 1, with which many programs "
+                    "end at SIGTERM: exit with 143 there, or put the rule with DisruptionTarget first"
                 )
                 return
 
 
 def _replicas(workload: Workload) -> Iterator[str]:
-    """https://www.kubeflow.org/docs/components/trainer/legacy-v1/user-guides/tensorflow/: 1 to 127 are for good."""
+    """Exit codes of 1 to 127 are for good:
+    https://www.kubeflow.org/docs/components/trainer/legacy-v1/user-guides/tensorflow/"""
     for spec in workload.pod_specs:
-        replica = holder_of(workload, spec)
-        if text_of(get(replica, "restartPolicy")) == "ExitCode" and not spec.coordinator:
+        policy = text_of(get(holder_of(workload, spec), "restartPolicy"))
+        if policy == "ExitCode" and not spec.coordinator:
             yield (
-                f"restartPolicy of {spec.role} is ExitCode: an evicted process that exits with 1 at SIGTERM ends the "
-                "job; exit with 143 there, or make it OnFailure"
+                f"restartPolicy of {spec.role} is ExitCode: an evicted process that exits with 1 at "
+                "SIGTERM ends the job; exit with 143 there, or make it OnFailure"
             )
             return
 
 
 def _volcano(workload: Workload) -> Iterator[str]:
+    advice = "make maxRetry larger than the evictions and errors that you expect"
     for event, action in volcano_policies(workload):
+        policy = f"its policy {event} -> {action}"
         if event in VOLCANO_FAILED and action == "RestartJob":
             yield (
-                f"its policy {event} -> RestartJob also counts an eviction against maxRetry when the process ends "
-                "before its pod is gone: make maxRetry larger than the evictions and errors that you expect"
+                f"{policy} also counts an eviction against maxRetry when the process ends before "
+                f"its pod is gone: {advice}"
             )
             return
         if event in (*VOLCANO_EVENTS, *VOLCANO_FAILED) and action in _VOLCANO_PARTS:
             yield (
-                f"its policy {event} -> {action} counts evictions against maxRetry in newer releases of Volcano "
-                "(1.15): make maxRetry larger than the evictions and errors that you expect"
+                f"{policy} counts evictions against maxRetry in newer releases of Volcano (1.15): "
+                f"{advice}"
             )
             return
 
@@ -94,8 +100,8 @@ def _argo(workload: Workload) -> Iterator[str]:
     for spec in workload.pod_specs:
         if makes_pod(spec) and text_of(get(spec.get("retryStrategy"), "retryPolicy")) == "OnError":
             yield (
-                f"the retryPolicy of {spec.role} is OnError, which retries deleted pods, but not those that fail when "
-                "their node shuts down: Always does"
+                f"the retryPolicy of {spec.role} is OnError, which retries deleted pods, but not "
+                "those that fail when their node shuts down: Always does"
             )
             return
 

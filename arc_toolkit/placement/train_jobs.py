@@ -14,10 +14,9 @@ import yaml
 
 from arc_toolkit.edit.yaml.nodes import MAP, get, items_of, text_of
 from arc_toolkit.kube.workloads import COORDINATOR_NAMES, KindFamily, Shape
-from arc_toolkit.placement.decisions import FieldChanges, Obstacle, PlacementRefused
+from arc_toolkit.placement.decisions import FieldChanges, Obstacle, PlacementRefused, SpecEditor
 from arc_toolkit.placement.manifests import PodSpec, Workload
 from arc_toolkit.placement.node_choice import choose_nodes
-from arc_toolkit.placement.spec_editor import SpecEditor
 from arc_toolkit.placement.spot import SpotCapacity, SpotPolicy
 
 

@@ -16,8 +16,8 @@ from arc_toolkit.placement.decisions import (
     Obstacle,
     PlacementDecision,
     PlacementRefused,
+    SpecEditor,
     decide,
-    refuse,
 )
 from arc_toolkit.placement.field_inheritance import (
     is_whole_workflow,
@@ -36,7 +36,6 @@ from arc_toolkit.placement.place_plan import (
 )
 from arc_toolkit.placement.retries import set_retries, with_coordinators_on_spot
 from arc_toolkit.placement.retry_warnings import retry_warnings
-from arc_toolkit.placement.spec_editor import SpecEditor
 from arc_toolkit.placement.spot import SpotPolicy, is_on_spot
 from arc_toolkit.placement.train_jobs import add_override, lacks_training, refuse_mixed
 
@@ -57,11 +56,9 @@ def refuse_duplicate_key(workload: Workload) -> PlacementDecision | None:
     if key is None:
         return None
     reason = f"duplicate key `{key.value}` (line {key.start_mark.line + 1})"
-    return refuse(workload, SPOT, _not_changed(workload), Obstacle.NOT_PLAIN, reason)
-
-
-def _not_changed(workload: Workload) -> str:
-    return f"{workload.shown} is not changed"
+    refusal = PlacementRefused(Obstacle.NOT_PLAIN, reason)
+    message = f"{workload.shown} is not changed"
+    return PlacementDecision(SPOT, message, workload.node, refusal=refusal)
 
 
 # --- where the pods run --------------------------------------------------------------------------------------------
@@ -69,24 +66,7 @@ def _not_changed(workload: Workload) -> str:
 
 def decide_spot(workload: Workload, settings: PlaceSettings) -> list[PlacementDecision]:
     """The workload refused as a whole, or a decision for each of its pod specs."""
-    spot = settings.spot
-    assert spot is not None
-    if spot is not SpotPolicy.AVOID:
-        if reason := spot_refusal(workload, spot):
-            message = f"{workload.shown} is not placed on spot nodes"
-            return [refuse(workload, SPOT, message, Obstacle.NOT_FOR_SPOT, reason, policy=spot)]
-        if roles := _shared_roles(workload, settings):
-            reason = (
-                f"{roles} are one object, and belong on different nodes: give each role its own"
-            )
-            message = _not_changed(workload)
-            return [refuse(workload, SPOT, message, Obstacle.NOT_PLAIN, reason, policy=spot)]
-    if not workload.pod_specs:
-        return list(_without_pod_spec(workload, settings, spot))
-    decisions = list(_by_pod_spec(workload, settings, spot))
-    if lacks_training(workload) and not settings.roles:
-        decisions.append(_add_override(workload, settings, spot))
-    return decisions
+    return list(_SpotDecisions(workload, settings).decide())
 
 
 def spot_refusal(workload: Workload, spot: SpotPolicy = SpotPolicy.PREFER) -> str:
@@ -110,174 +90,198 @@ def spot_refusal(workload: Workload, spot: SpotPolicy = SpotPolicy.PREFER) -> st
     return ""
 
 
-def _shared_roles(workload: Workload, settings: PlaceSettings) -> str:
-    """`master and worker`, if roles on different nodes share a pod spec by an anchor or a name."""
-    for spec in workload.pod_specs:
-        sharing = [other for other in workload.pod_specs if other.node is spec.node]
-        sides = {
-            other.role in settings.roles if settings.roles else other.coordinator
-            for other in sharing
-        }
-        if len(sides) > 1:
-            return " and ".join(other.role for other in sharing)
-    return ""
+class _SpotDecisions:
+    """The decisions for one workload."""
 
+    def __init__(self, workload: Workload, settings: PlaceSettings) -> None:
+        assert settings.spot is not None
+        self._workload, self._settings, self._spot = workload, settings, settings.spot
+        self._message = f"{workload.shown} is not changed"
 
-def _by_pod_spec(
-    workload: Workload, settings: PlaceSettings, spot: SpotPolicy
-) -> Iterator[PlacementDecision]:
-    chosen = chosen_specs(workload, settings)
-    if workload.kind.retry is Retry.ARGO:
-        for spec, fields in workflow_fields(workload, chosen):
-            yield _decide_spec(workload, spec, settings, spot, *fields)
-        return
-    for spec in chosen:
-        is_kept_off = spec.coordinator and spot is not SpotPolicy.AVOID
-        if is_kept_off and not settings.roles:
-            yield _decide_spec(workload, spec, settings, SpotPolicy.AVOID)
-            continue
-        fields = replaced_fields(spec)
-        if spec.shape is not Shape.TASK_TEMPLATE:
-            # A DaemonSet has a pod on every node that it tolerates: a preference has no effect.
-            is_preferred = workload.kind.kind == "DaemonSet" and spot is SpotPolicy.PREFER
-            fields = (True, not is_preferred)
-        elif not any(fields) and spec.get("nodeSelector") is None:
-            if settings.roles:
-                reason = (
-                    "fields of its own would replace those of the whole run, "
-                    "which can be placed without --role"
+    def decide(self) -> Iterator[PlacementDecision]:
+        workload, settings = self._workload, self._settings
+        if self._spot is not SpotPolicy.AVOID:
+            if reason := spot_refusal(workload, self._spot):
+                self._message = f"{workload.shown} is not placed on spot nodes"
+                yield self._refuse(Obstacle.NOT_FOR_SPOT, reason)
+                return
+            if roles := self._shared_roles():
+                yield self._refuse(
+                    Obstacle.NOT_PLAIN,
+                    f"{roles} are one object, and belong on different nodes: give each role its own",
                 )
-                message, obstacle = (
-                    f"{shown_spec(workload, spec)} is not changed",
+                return
+        if not workload.pod_specs:
+            yield from self._without_pod_spec()
+            return
+        if workload.kind.retry is Retry.ARGO:
+            for spec, fields in workflow_fields(workload, chosen_specs(workload, settings)):
+                yield self._decide_spec(spec, self._spot, fields)
+            return
+        yield from self._by_pod_spec()
+        if lacks_training(workload) and not settings.roles:
+            yield self._add_override()
+
+    def _refuse(
+        self, obstacle: Obstacle, reason: str, spec: PodSpec | None = None
+    ) -> PlacementDecision:
+        node, message = self._workload.node, self._message
+        if spec is not None:
+            node, message = spec.node, f"{shown_spec(self._workload, spec)} is not changed"
+        refusal = PlacementRefused(obstacle, reason)
+        return PlacementDecision(SPOT, message, node, refusal=refusal, spec=spec, policy=self._spot)
+
+    def _shared_roles(self) -> str:
+        """`master and worker`, if roles on different nodes share a pod spec by an anchor or a name."""
+        roles, specs = self._settings.roles, self._workload.pod_specs
+        for spec in specs:
+            sharing = [other for other in specs if other.node is spec.node]
+            sides = {other.role in roles if roles else other.coordinator for other in sharing}
+            if len(sides) > 1:
+                return " and ".join(other.role for other in sharing)
+        return ""
+
+    def _by_pod_spec(self) -> Iterator[PlacementDecision]:
+        workload, roles = self._workload, self._settings.roles
+        is_avoided = self._spot is SpotPolicy.AVOID
+        for spec in chosen_specs(workload, self._settings):
+            if spec.coordinator and not is_avoided and not roles:
+                yield self._decide_spec(spec, SpotPolicy.AVOID)
+            elif spec.shape is not Shape.TASK_TEMPLATE:
+                # A DaemonSet has a pod on every node that it tolerates: a preference has no effect.
+                is_daemon = workload.kind.kind == "DaemonSet" and self._spot is SpotPolicy.PREFER
+                yield self._decide_spec(spec, self._spot, (True, not is_daemon))
+            elif any(fields := replaced_fields(spec)) or spec.get("nodeSelector") is not None:
+                yield self._decide_spec(spec, self._spot, fields)
+            elif roles:
+                yield self._refuse(
                     Obstacle.NO_FIELD,
+                    "fields of its own would replace those of the whole run, "
+                    "which can be placed without --role",
+                    spec,
                 )
-                yield refuse(workload, SPOT, message, obstacle, reason, spec=spec, policy=spot)
-            continue
-        note = _role_note(workload, spec.role) if is_kept_off else ()
-        yield _decide_spec(workload, spec, settings, spot, *fields, notes=note)
-    are_all_kept_off = all(spec.coordinator for spec in chosen) and not lacks_training(workload)
-    if are_all_kept_off and spot is not SpotPolicy.AVOID and not settings.roles:
-        yield _refuse_coordinators(workload)
+        if is_avoided or roles or lacks_training(workload):
+            return
+        if all(spec.coordinator for spec in workload.pod_specs):
+            names = list(dict.fromkeys(spec.role for spec in workload.pod_specs))
+            message = f"{workload.shown}: {' and '.join(names)} stays off spot nodes"
+            reason = f"it has no other role; --role {names[0]} places it all the same"
+            refusal = PlacementRefused(Obstacle.MISSING_OPTION, reason)
+            policy = SpotPolicy.AVOID
+            yield PlacementDecision(SPOT, message, workload.node, refusal=refusal, policy=policy)
 
+    def _decide_spec(
+        self, spec: PodSpec, policy: SpotPolicy, fields: tuple[bool, bool] = (True, True)
+    ) -> PlacementDecision:
+        workload, settings = self._workload, self._settings
+        tolerations, affinity = fields
 
-def _refuse_coordinators(workload: Workload) -> PlacementDecision:
-    roles = list(dict.fromkeys(spec.role for spec in workload.pod_specs))
-    message = f"{workload.shown}: {' and '.join(roles)} stays off spot nodes"
-    reason = f"it has no other role; --role {roles[0]} places it all the same"
-    obstacle = Obstacle.MISSING_OPTION
-    return refuse(workload, SPOT, message, obstacle, reason, policy=SpotPolicy.AVOID)
+        def operation(editor: SpecEditor) -> None:
+            if not spec.is_whole:
+                raise PlacementRefused(
+                    Obstacle.NOT_PLAIN,
+                    "its pod spec has no containers, as in a patch of kustomize: "
+                    "place the manifest that it patches",
+                )
+            if self._spot is not SpotPolicy.AVOID:
+                refuse_mixed(workload, spec, settings.roles)
+            capacity = settings.capacity
+            choose_nodes(editor, spec, policy, capacity, tolerations=tolerations, affinity=affinity)
 
-
-def _role_note(workload: Workload, role: str) -> tuple[Note, ...]:
-    message = f"{workload.shown}: {role} goes to spot nodes, as --role asks"
-    reason = "its eviction ends or restarts the whole workload"
-    return (Note(COORDINATOR, "warning", message, reason),)
-
-
-def _decide_spec(
-    workload: Workload,
-    spec: PodSpec,
-    settings: PlaceSettings,
-    policy: SpotPolicy,
-    tolerations: bool = True,
-    affinity: bool = True,
-    notes: tuple[Note, ...] = (),
-) -> PlacementDecision:
-    def operation(editor: SpecEditor) -> None:
-        if not spec.is_whole:
-            raise PlacementRefused(
-                Obstacle.NOT_PLAIN,
-                "its pod spec has no containers, as in a patch of kustomize: "
-                "place the manifest that it patches",
-            )
-        if settings.spot is not SpotPolicy.AVOID:
-            refuse_mixed(workload, spec, settings.roles)
-        capacity = settings.capacity
-        choose_nodes(editor, spec, policy, capacity, tolerations=tolerations, affinity=affinity)
-
-    message = f"{shown_spec(workload, spec)} is not changed"
-    return decide(workload, SPOT, message, operation, spec=spec, policy=policy, notes=notes)
-
-
-def _without_pod_spec(
-    workload: Workload, settings: PlaceSettings, spot: SpotPolicy
-) -> Iterator[PlacementDecision]:
-    """A kind that says it elsewhere, or an object whose pod specs are not where they should be."""
-    kind, message = workload.kind, _not_changed(workload)
-    if kind.family is KindFamily.FLAVOR:
-        yield from _decide_flavor(workload, settings, spot)
-    elif kind.family is KindFamily.TRAIN_JOB:
-        yield _add_override(workload, settings, spot)
-    elif kind.family is KindFamily.WRAPPER:
-        if workload.get("spec", "trialTemplate", "configMap") is not None:
-            reason = "its trial is in a ConfigMap: place the object in there"
-            yield refuse(workload, SPOT, message, Obstacle.ELSEWHERE, reason, policy=spot)
-        elif not any(True for path in kind.objects for _ in expand(workload.node, path)):
-            reason = f"it has no object at {_shown_paths(kind.objects)}"
-            yield refuse(workload, SPOT, message, Obstacle.NOT_PLAIN, reason, policy=spot)
-    elif workload.get("spec", "clusterSelector") is not None:
-        reason = "it runs in an existing RayCluster (clusterSelector): place that one"
-        note = Note(SPOT, "note", message, reason)
-        yield PlacementDecision(SPOT, message, workload.node, notes=(note,), policy=spot)
-    elif kind.specs:
-        paths = _shown_paths(tuple(entry.path for entry in kind.specs))
-        reason = (
-            f"it has no pod spec at {paths}, as in a patch of kustomize or when it is at the "
-            "wrong depth"
+        message = f"{shown_spec(workload, spec)} is not changed"
+        roles = [spec.role] if spec.coordinator and policy is not SpotPolicy.AVOID else []
+        notes = self._role_notes(roles)
+        return decide(
+            workload, SPOT, message, spec.node, operation, spec=spec, policy=policy, notes=notes
         )
-        yield refuse(workload, SPOT, message, Obstacle.NOT_PLAIN, reason, policy=spot)
+
+    def _role_notes(self, roles: list[str]) -> tuple[Note, ...]:
+        reason = "its eviction ends or restarts the whole workload"
+        return tuple(
+            Note(
+                COORDINATOR,
+                "warning",
+                f"{self._workload.shown}: {role} goes to spot nodes, as --role asks",
+                reason,
+            )
+            for role in roles
+        )
+
+    def _without_pod_spec(self) -> Iterator[PlacementDecision]:
+        """A kind that says it elsewhere, or an object whose pod specs are not where they should be."""
+        workload, kind = self._workload, self._workload.kind
+        if kind.family is KindFamily.FLAVOR:
+            yield from self._decide_flavor()
+        elif kind.family is KindFamily.TRAIN_JOB:
+            yield self._add_override()
+        elif kind.family is KindFamily.WRAPPER:
+            if workload.get("spec", "trialTemplate", "configMap") is not None:
+                reason = "its trial is in a ConfigMap: place the object in there"
+                yield self._refuse(Obstacle.ELSEWHERE, reason)
+            elif not any(True for path in kind.objects for _ in expand(workload.node, path)):
+                reason = f"it has no object at {_shown_paths(kind.objects)}"
+                yield self._refuse(Obstacle.NOT_PLAIN, reason)
+        elif workload.get("spec", "clusterSelector") is not None:
+            yield self._note("it runs in an existing RayCluster (clusterSelector): place that one")
+        elif kind.specs:
+            paths = _shown_paths(tuple(entry.path for entry in kind.specs))
+            yield self._refuse(
+                Obstacle.NOT_PLAIN,
+                f"it has no pod spec at {paths}, as in a patch of kustomize or when it is at the "
+                "wrong depth",
+            )
+
+    def _note(self, reason: str) -> PlacementDecision:
+        note = Note(SPOT, "note", self._message, reason)
+        node = self._workload.node
+        return PlacementDecision(SPOT, self._message, node, notes=(note,), policy=self._spot)
+
+    def _add_override(self) -> PlacementDecision:
+        """A new entry of a TrainJob."""
+        workload, settings, spot = self._workload, self._settings, self._spot
+
+        def operation(editor: SpecEditor) -> None:
+            capacity, trainer = settings.capacity, settings.trainer
+            add_override(editor, workload, spot, capacity, trainer, settings.roles)
+
+        is_avoided = spot is SpotPolicy.AVOID
+        notes = self._role_notes([] if is_avoided else sorted(settings.roles & COORDINATOR_NAMES))
+        return decide(
+            workload, SPOT, self._message, workload.node, operation, policy=spot, notes=notes
+        )
+
+    def _decide_flavor(self) -> Iterator[PlacementDecision]:
+        """A flavor of Kueue belongs to the cluster and not to a workload: only `--kind` places it."""
+        workload, settings, spot = self._workload, self._settings, self._spot
+        if not settings.kinds:
+            if spot is SpotPolicy.REQUIRE and "spot" in workload.name.lower():
+                reason = "it is for all workloads of the cluster; --kind ResourceFlavor places it"
+                yield self._note(reason)
+            return
+        if spot is not SpotPolicy.REQUIRE:
+            yield self._refuse(
+                Obstacle.NO_FIELD,
+                "a flavor is for one sort of nodes; the order of the flavors in a ClusterQueue says "
+                "which comes first",
+            )
+            return
+        key, value = settings.capacity.label
+        toleration = settings.capacity.toleration()
+
+        def operation(editor: SpecEditor) -> None:
+            current = workload.text("spec", "nodeLabels", key)
+            if current not in (None, value):
+                reason = f"its nodeLabels have {key}={current}"
+                raise PlacementRefused(Obstacle.CONTRADICTION, reason)
+            editor.set((*workload.path, "spec", "nodeLabels", key), value)
+            if toleration is not None:
+                editor.append((*workload.path, "spec", "tolerations"), toleration)
+
+        yield decide(workload, SPOT, self._message, workload.node, operation, policy=spot)
 
 
 def _shown_paths(paths: tuple[tuple[str, ...], ...]) -> str:
     return " or ".join(".".join(path) for path in paths).replace(".[]", "[]")
-
-
-def _add_override(
-    workload: Workload, settings: PlaceSettings, spot: SpotPolicy
-) -> PlacementDecision:
-    """A new entry of a TrainJob."""
-    coordinators = settings.roles & COORDINATOR_NAMES if spot is not SpotPolicy.AVOID else ()
-    notes = tuple(note for role in sorted(coordinators) for note in _role_note(workload, role))
-
-    def operation(editor: SpecEditor) -> None:
-        capacity, trainer = settings.capacity, settings.trainer
-        add_override(editor, workload, spot, capacity, trainer, settings.roles)
-
-    message = _not_changed(workload)
-    return decide(workload, SPOT, message, operation, policy=spot, notes=notes)
-
-
-def _decide_flavor(
-    workload: Workload, settings: PlaceSettings, spot: SpotPolicy
-) -> Iterator[PlacementDecision]:
-    """A flavor of Kueue belongs to the cluster and not to a workload: only `--kind` places it."""
-    message = _not_changed(workload)
-    if not settings.kinds:
-        if spot is SpotPolicy.REQUIRE and "spot" in workload.name.lower():
-            reason = "it is for all workloads of the cluster; --kind ResourceFlavor places it"
-            note = Note(SPOT, "note", message, reason)
-            yield PlacementDecision(SPOT, message, workload.node, notes=(note,), policy=spot)
-        return
-    if spot is not SpotPolicy.REQUIRE:
-        reason = (
-            "a flavor is for one sort of nodes; the order of the flavors in a ClusterQueue says "
-            "which comes first"
-        )
-        yield refuse(workload, SPOT, message, Obstacle.NO_FIELD, reason, policy=spot)
-        return
-    key, value = settings.capacity.label
-    toleration = settings.capacity.toleration()
-
-    def operation(editor: SpecEditor) -> None:
-        current = workload.text("spec", "nodeLabels", key)
-        if current not in (None, value):
-            reason = f"its nodeLabels have {key}={current}"
-            raise PlacementRefused(Obstacle.CONTRADICTION, reason)
-        editor.set((*workload.path, "spec", "nodeLabels", key), value)
-        if toleration is not None:
-            editor.append((*workload.path, "spec", "tolerations"), toleration)
-
-    yield decide(workload, SPOT, message, operation, policy=spot)
 
 
 # --- the grace period ----------------------------------------------------------------------------------------------
@@ -302,18 +306,18 @@ def decide_grace(
                 reason = "it has a podSpecPatch, to which it must be added by hand"
                 raise PlacementRefused(Obstacle.CONTRADICTION, reason)
         elif spec.shape is Shape.RUNTIME_PATCH and settings.trainer != "2.3":
-            reason = (
+            raise PlacementRefused(
+                Obstacle.MISSING_OPTION,
                 "runtimePatches has a grace period since Kubeflow Trainer 2.3; "
-                "--trainer 2.3 says that it is yours"
+                "--trainer 2.3 says that it is yours",
             )
-            raise PlacementRefused(Obstacle.MISSING_OPTION, reason)
         elif not spec.shape.has_grace:
             raise PlacementRefused(Obstacle.NO_FIELD, "its kind has no field for it")
         if spec.is_whole:
             editor.set(path, value)
 
     message = f"{workload.shown}: the grace period is not set"
-    return decide(workload, GRACE, message, operation, spec=spec)
+    return decide(workload, GRACE, message, spec.node, operation, spec=spec)
 
 
 def long_grace_note(workload: Workload, settings: PlaceSettings, grace: int) -> Note | None:
@@ -346,6 +350,7 @@ def decide_retries(
         workload,
         RETRIES,
         f"{workload.shown}: retries are not set",
+        workload.node,
         lambda editor: set_retries(editor, retried, retries),
         notes=notes,
     )

@@ -141,7 +141,7 @@ PIPELINE_CASES = (
         "by-parameter",
         "a = report(text='a')\nkubernetes.add_node_selector_json(a, pool)",
         None,
-        reason="a parameter of the pipeline says it",
+        reason="it is set by a pipeline parameter",
         imports=_K8S,
     ),
     PipelineCase(
@@ -178,7 +178,7 @@ PIPELINE_CASES = (
         {},
         None,
         {"retries": 2},
-        reason="does not start deleted pods again",
+        reason="does not retry deleted pods",
         retries={"train": 5, "train-2": 2},
     ),
     PipelineCase(

@@ -131,7 +131,7 @@ def test_required_terms_are_alternatives_so_each_of_them_excludes_spot_nodes() -
         (
             {"tolerations": [{"tolerationJson": {"componentInputParameter": "t"}}]},
             "require",
-            "a parameter of the pipeline",
+            "a pipeline parameter",
         ),
     ],
 )
@@ -163,7 +163,7 @@ def test_retries_are_set_with_a_warning_that_they_are_for_errors() -> None:
     assert after["components"]["comp-inner"]["dag"]["tasks"]["report"]["retryPolicy"] == policy
     assert "retryPolicy" not in after["root"]["dag"]["tasks"]["importer"]
     (finding,) = result.findings
-    assert "does not start deleted pods again" in finding.reason
+    assert "does not retry deleted pods" in finding.reason
 
 
 def test_there_is_no_grace_period() -> None:

@@ -17,12 +17,12 @@ from arc_toolkit.edit.files.edits import Refused
 from arc_toolkit.edit.files.ignores import Ignores, find_ignores
 from arc_toolkit.edit.files.plan import FilePlan
 from arc_toolkit.edit.yaml.nodes import YamlText
-from arc_toolkit.placement.apply_decisions import is_chosen, place_objects
+from arc_toolkit.placement.apply_decisions import is_chosen, place_objects, place_pipelines
 from arc_toolkit.placement.code.code_editor import CodeEditor
 from arc_toolkit.placement.code.code_objects import CodeObjects, find_objects, hidden_specs
 from arc_toolkit.placement.code.code_tasks import find_pipelines
 from arc_toolkit.placement.manifests import Workload, read_objects
-from arc_toolkit.placement.pipelines import is_chosen_pipeline, place_pipelines
+from arc_toolkit.placement.pipelines import is_chosen_pipeline
 from arc_toolkit.placement.place_plan import SPOT, PlacePlan, PlaceSettings
 
 _MOST_LINES = 10_000_000

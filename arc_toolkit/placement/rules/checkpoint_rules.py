@@ -1,4 +1,4 @@
-"""Checkpoints on a disk that is gone with the spot node."""
+"""Checkpoints on a disk that is lost with the spot node."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import re
 from collections.abc import Iterator
 
 from arc_toolkit.edit.yaml.nodes import YamlNode, get, items_of, pairs, text_of
-from arc_toolkit.findings import Rule
+from arc_toolkit.findings import rule
 from arc_toolkit.placement.manifests import PodSpec, Workload
 from arc_toolkit.placement.place_plan import PlacePlan
-from arc_toolkit.placement.rules._on_spot import spot_pods
+from arc_toolkit.placement.rules.spot_rules import spot_pods
 from arc_toolkit.placement.workload_decisions import shown_spec
 
 _NAMES_CHECKPOINTS = re.compile(r"(?i)check-?_?point|ckpt")
 _PLACE = re.compile(r"/|[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _OPTION = re.compile(
-    r"""--?([\w-]*(?:check[-_]?point|ckpt)[\w-]*)[= ]+(["']?)((?:/|[a-z][a-z0-9+.-]*://)[^\s"']+)""",
+    r"""--?([\w-]*(?:check[-_]?point|ckpt)[\w-]*)[= ]+(["']?)"""
+    r"""((?:/|[a-z][a-z0-9+.-]*://)[^\s"']+)""",
     re.IGNORECASE,
 )
 # Names of a checkpoint that comes with the image: the training begins with it.
@@ -24,7 +25,8 @@ _READS = re.compile(r"(?:^|[-_])(?:init|initial|load|pretrained|base)(?:[-_]|$)"
 _LOCAL = ("emptyDir", "hostPath", "ephemeral")
 
 
-def _check(plan: PlacePlan) -> None:
+@rule("warning")
+def local_checkpoint_on_spot(plan: PlacePlan) -> None:
     for workload, spec in spot_pods(plan):
         lasting = _lasting(workload, spec)
         for container in items_of(spec.get("containers")):
@@ -38,13 +40,10 @@ def _check(plan: PlacePlan) -> None:
             if len(local) < len(places):
                 continue  # another place is kept: the local one may be copied there
             for node, place in local:
-                message = f"{shown_spec(workload, spec)}: checkpoints go to {place}, which is gone with the node"
-                plan.report(
-                    RULE,
-                    message,
-                    node,
-                    "mount a PersistentVolumeClaim there, or use a URL of a bucket",
-                )
+                shown = shown_spec(workload, spec)
+                message = f"{shown}: checkpoints go to {place}, which is lost with the node"
+                reason = "mount a PersistentVolumeClaim there, or use a URL of a bucket"
+                plan.report(local_checkpoint_on_spot, message, node, reason)
 
 
 def _is_kept(place: str, mounts: list[str]) -> bool:
@@ -55,7 +54,7 @@ def _is_kept(place: str, mounts: list[str]) -> bool:
 
 
 def _places(container: YamlNode) -> Iterator[tuple[YamlNode, str]]:
-    """Absolute paths and URLs that a variable or an argument about checkpoints has, unless it is only read."""
+    """Absolute paths and URLs in variables and arguments about checkpoints, except for reading."""
     for variable in items_of(get(container, "env")):
         value = text_of(get(variable, "value")) or ""
         name = text_of(get(variable, "name")) or ""
@@ -69,13 +68,10 @@ def _places(container: YamlNode) -> Iterator[tuple[YamlNode, str]]:
 
 
 def _lasting(workload: Workload, spec: PodSpec) -> set[str | None]:
-    """The names of volumes that outlive the node; those of a StatefulSet may come from its claims."""
+    """The names of volumes that outlive the node, claims of a StatefulSet included."""
     claims = items_of(workload.get("spec", "volumeClaimTemplates"))
     return {text_of(get(claim, "metadata", "name")) for claim in claims} | {
         text_of(get(volume, "name"))
         for volume in items_of(spec.get("volumes"))
         if not any(kind in pairs(volume) for kind in _LOCAL)
     }
-
-
-RULE = Rule("local-checkpoint-on-spot", "warning", check=_check)
