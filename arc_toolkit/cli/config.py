@@ -67,7 +67,7 @@ def apply(parser: argparse.ArgumentParser, command: str, words: Sequence[str]) -
     table = _sections(config.path)
     for name in table:
         if name not in COMMANDS:
-            raise ArcError(f"{path}: no command `{name}`{_near(name, COMMANDS)}")
+            raise ArcError(f"{path}: no command `{name}`{_suggestion(name, COMMANDS)}")
     parsers = list(_chain(parser, command, words))
     actions = _options(each for _, each in parsers)
     fixed = _set_by_words(parser, actions, words)
@@ -168,7 +168,7 @@ def _value(config: Config, section: str, option: str, value: Any, actions: Actio
     if option in _NEVER:
         raise ArcError(f"{place} `{option}` is only for the command line")
     if option not in actions:
-        raise ArcError(f"{place} has no option `{option}`{_near(option, actions)}")
+        raise ArcError(f"{place} has no option `{option}`{_suggestion(option, actions)}")
     action, place = actions[option], f"{place} {option}"
     if action.nargs == 0:
         if not isinstance(value, bool):
@@ -252,11 +252,11 @@ def _set_by_words(
     return result
 
 
-def _near(name: str, names: Iterable[str]) -> str:
-    import difflib
+def _suggestion(name: str, names: Iterable[str]) -> str:
+    from arc_toolkit.text import nearest
 
-    near = difflib.get_close_matches(name, names, n=1)
-    return f": did you mean `{near[0]}`?" if near else ""
+    near = nearest(name, names)
+    return f": did you mean `{near}`?" if near else ""
 
 
 def _shown(value: Any) -> str:

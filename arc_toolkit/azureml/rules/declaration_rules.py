@@ -15,6 +15,7 @@ from arc_toolkit.azureml.kinds import (
     type_names,
 )
 from arc_toolkit.azureml.plan import Plan
+from arc_toolkit.azureml.rules import target_rule
 from arc_toolkit.edit.yaml.nodes import YamlNode, get, pairs, text_of
 from arc_toolkit.findings import rule
 from arc_toolkit.text import nearest
@@ -36,13 +37,12 @@ _LITERAL_TYPES = ("string", "integer", "number", "boolean")
 _FAMILIES_WITH_INPUTS = (Family.COMMAND, Family.PARALLEL, Family.SWEEP, Family.PIPELINE)
 
 
-@rule("error", needs=("type",))
-def unknown_type(plan: Plan) -> None:
-    for target in plan.known_targets():
-        if "inputs" in target.own and _is_used_as_job(plan, target):
-            _check_input_types(plan, target)
-        if "type" in target.own:
-            _check_type(plan, target)
+@target_rule("error", needs=("type",))
+def unknown_type(plan: Plan, target: Target) -> None:
+    if "inputs" in target.own and _is_used_as_job(plan, target):
+        _check_input_types(plan, target)
+    if "type" in target.own:
+        _check_type(plan, target)
 
 
 def _check_type(plan: Plan, target: Target) -> None:
@@ -100,18 +100,17 @@ def wrong_schema(plan: Plan) -> None:
         plan.report(wrong_schema, message, root.own["$schema"][0])
 
 
-@rule("error")
-def invalid_name(plan: Plan) -> None:
-    for target in plan.known_targets():
-        role = target.kind.role
-        if role == Role.STEP and target.name and not _STEP_NAME.fullmatch(target.name):
-            message = f"`{target.name}` is rejected as the name of a step"
-            reason = "lower-case letters, digits and `_` only, and no digit in front"
-            plan.report(invalid_name, message, target.at, reason=reason)
-        elif role == Role.COMPONENT and target.parent is None:
-            name = target.text("name")
-            if name and not _COMPONENT_NAME.fullmatch(name):
-                _report_component_name(plan, name, target.place_of(("name",)))
+@target_rule("error")
+def invalid_name(plan: Plan, target: Target) -> None:
+    role = target.kind.role
+    if role == Role.STEP and target.name and not _STEP_NAME.fullmatch(target.name):
+        message = f"`{target.name}` is rejected as the name of a step"
+        reason = "lower-case letters, digits and `_` only, and no digit in front"
+        plan.report(invalid_name, message, target.at, reason=reason)
+    elif role == Role.COMPONENT and target.parent is None:
+        name = target.text("name")
+        if name and not _COMPONENT_NAME.fullmatch(name):
+            _report_component_name(plan, name, target.place_of(("name",)))
 
 
 def _report_component_name(plan: Plan, name: str, node: YamlNode) -> None:

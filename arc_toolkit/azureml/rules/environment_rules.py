@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, cast
 
 import yaml
 
-from arc_toolkit.azureml.documents import folder_of
+from arc_toolkit.azureml.documents import Target, folder_of
 from arc_toolkit.azureml.evidence import dockerfile_of
 from arc_toolkit.azureml.kinds import Family, Role, TargetKind
 from arc_toolkit.azureml.plan import Plan
+from arc_toolkit.azureml.rules import target_rule
 from arc_toolkit.azureml.rules.compute_facts import compute_facts
 from arc_toolkit.azureml.threads import PRESTEP, RESTEP
 from arc_toolkit.edit.yaml.editor import YamlEditor
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from arc_toolkit.edit.code.editor import StatementSite
 
 _RESTEP_MESSAGE = f"{RESTEP} has no effect: the variable is called {PRESTEP}"
+_UNREADABLE = "it is part of an f-string or written with escapes"
+_DOCSTRING = "it is a docstring"
 _RESTEP_TITLE = f"Rename {RESTEP} to {PRESTEP}"
 _OLD_UBUNTU = re.compile(
     r"""(?ix) ubuntu[-_:]?(?:12|14|16|18)[._-]?(?:04|10)
@@ -36,19 +39,18 @@ _OLD_UBUNTU = re.compile(
 _FROM = re.compile(r"(?im)^[ \t]*FROM[ \t]+(?:--\S+[ \t]+)*(\S+)(?:[ \t]+AS[ \t]+(\S+))?")
 
 
-@rule("error", language="yaml, python", needs=("environment_variables",))
-def dropped_environment_variables(plan: Plan) -> None:
-    for target in plan.known_targets():
-        kind = target.kind
-        pair = target.own.get("environment_variables")
-        if pair is None or kind.variables or kind.role in (Role.SPEC, Role.V15_STEP):
-            continue
-        names = ", ".join(pairs(pair[1]))
-        if names and kind.family != Family.OTHER:  # an unknown kind may keep them
-            why = kind.why if kind.resources else f"a {kind.name} has no environment variables"
-            message = f"{names} never reaches the job: {why}"
-            reason = _right_place(kind)
-            plan.report(dropped_environment_variables, message, pair[0], reason=reason)
+@target_rule("error", language="yaml, python", needs=("environment_variables",))
+def dropped_environment_variables(plan: Plan, target: Target) -> None:
+    kind = target.kind
+    pair = target.own.get("environment_variables")
+    if pair is None or kind.variables or kind.role in (Role.SPEC, Role.V15_STEP):
+        return
+    names = ", ".join(pairs(pair[1]))
+    if names and kind.family != Family.OTHER:  # an unknown kind may keep them
+        why = kind.why if kind.resources else f"a {kind.name} has no environment variables"
+        message = f"{names} never reaches the job: {why}"
+        reason = _right_place(kind)
+        plan.report(dropped_environment_variables, message, pair[0], reason=reason)
 
 
 def _right_place(kind: TargetKind) -> str:
@@ -114,20 +116,20 @@ def _check_restep_in_code(plan: PythonPlan) -> None:
 
     for source in plan.module.sources:
         for top in source.body if RESTEP in source.text else ():
-            blocked = _names_beside_prestep(top)
             site = StatementSite(source, source.body, top)
-            for node, in_f_string in _expressions(top):
+            problems = _rename_problems(top)
+            for node in ast.walk(top):
                 if isinstance(node, ast.keyword) and node.arg == RESTEP:
-                    value, text = RESTEP, RESTEP
+                    value = text = RESTEP
                 elif isinstance(node, ast.Constant) and _sets_variable(node.value):
-                    value, text = str(node.value), "" if in_f_string else source.slice(node)
+                    value, text = str(node.value), source.slice(node)
                 else:
                     continue
-                reason = ""
-                if id(node) in blocked:
-                    reason = f"{PRESTEP} is set beside it: remove one of the two"
-                elif text.count(RESTEP) != value.count(RESTEP):
-                    reason = "it is part of an f-string or written with escapes"
+                reason = problems.get(id(node), "")
+                if reason == _DOCSTRING:
+                    continue
+                if not reason and text.count(RESTEP) != value.count(RESTEP):
+                    reason = _UNREADABLE
                 renamed = text.replace(RESTEP, PRESTEP)
                 fix = partial(_replace_expression, site=site, node=node, text=renamed)
                 plan.report(
@@ -145,18 +147,23 @@ def _sets_variable(value: object) -> bool:
     return isinstance(value, str) and (value == RESTEP or f"{RESTEP}=" in value)
 
 
-def _names_beside_prestep(top: ast.stmt) -> set[int]:
-    """Keys and arguments that cannot be renamed: their dictionary or call has the right name too."""
-    blocked: set[int] = set()
+def _rename_problems(top: ast.stmt) -> dict[int, str]:
+    """Why a text or argument cannot be renamed, by the id of its node."""
+    problems: dict[int, str] = {}
     for node in ast.walk(top):
         names: list[tuple[object, ast.AST]] = []
         if isinstance(node, ast.Call):
             names = [(keyword.arg, keyword) for keyword in node.keywords]
         elif isinstance(node, ast.Dict):
             names = [(key.value, key) for key in node.keys if isinstance(key, ast.Constant)]
+        elif isinstance(node, ast.JoinedStr):
+            problems |= {id(part): _UNREADABLE for part in ast.walk(node)}
+        elif isinstance(node, ast.Expr):
+            problems[id(node.value)] = _DOCSTRING
         if any(name == PRESTEP for name, _ in names):
-            blocked |= {id(child) for name, child in names if name == RESTEP}
-    return blocked
+            problem = f"{PRESTEP} is set beside it: remove one of the two"
+            problems |= {id(child): problem for _, child in names}
+    return problems
 
 
 def _replace_expression(
@@ -165,26 +172,13 @@ def _replace_expression(
     writer.changes.replace(site, node, text)
 
 
-def _expressions(top: ast.stmt) -> Iterator[tuple[ast.AST, bool]]:
-    """All nodes except docstrings, and whether they are inside an f-string."""
-    stack: list[tuple[ast.AST, bool]] = [(top, False)]
-    while stack:
-        node, in_f_string = stack.pop()
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            continue
-        yield node, in_f_string
-        is_inside = in_f_string or isinstance(node, ast.JoinedStr)
-        stack.extend((child, is_inside) for child in ast.iter_child_nodes(node))
-
-
-@rule("warning", language="yaml, python", needs=("environment",))
-def old_base_image(plan: Plan) -> None:
-    for target in plan.known_targets():
-        for own in (target.own, pairs(target.get("task"))):
-            # Clusters of VMs run any image.
-            if "environment" in own and not compute_facts(plan, target).is_elsewhere:
-                snapshot = (target.text("code") or "") if target.kind.role == Role.SPEC else ""
-                _check_environment(plan, *own["environment"], snapshot)
+@target_rule("warning", language="yaml, python", needs=("environment",))
+def old_base_image(plan: Plan, target: Target) -> None:
+    for own in (target.own, pairs(target.get("task"))):
+        # Clusters of VMs run any image.
+        if "environment" in own and not compute_facts(plan, target).is_elsewhere:
+            snapshot = (target.text("code") or "") if target.kind.role == Role.SPEC else ""
+            _check_environment(plan, *own["environment"], snapshot)
 
 
 def _check_environment(plan: Plan, key: YamlNode, environment: YamlNode, snapshot: str) -> None:

@@ -12,6 +12,7 @@ import yaml
 from arc_toolkit.azureml.documents import Target
 from arc_toolkit.azureml.kinds import Family, Role, Slot
 from arc_toolkit.azureml.plan import Plan
+from arc_toolkit.azureml.rules import target_rule
 from arc_toolkit.azureml.schema_keys import (
     CONTAINER_KEYS,
     MAPPINGS,
@@ -196,36 +197,34 @@ def _unread_keys(target: Target) -> Iterator[tuple[YamlNode, str]]:
                 yield environment[name][0], message
 
 
-@rule("error")
-def duplicate_key(plan: Plan) -> None:
-    for target in plan.known_targets():
-        for node in (target.node, target.get("resources"), target.get(_VARIABLES)):
-            if not isinstance(node, yaml.MappingNode):
+@target_rule("error")
+def duplicate_key(plan: Plan, target: Target) -> None:
+    for node in (target.node, target.get("resources"), target.get(_VARIABLES)):
+        if not isinstance(node, yaml.MappingNode):
+            continue
+        names: set[str] = set()
+        for key, _ in node.value if len(pairs(node)) < len(node.value) else ():
+            if not isinstance(key, yaml.ScalarNode) or key.tag == MERGE:
                 continue
-            names: set[str] = set()
-            for key, _ in node.value if len(pairs(node)) < len(node.value) else ():
-                if not isinstance(key, yaml.ScalarNode) or key.tag == MERGE:
-                    continue
-                if key.value in names:
-                    message = f"`{key.value}` is a duplicate key: only the last one counts"
-                    plan.report(duplicate_key, message, key)
-                names.add(key.value)
+            if key.value in names:
+                message = f"`{key.value}` is a duplicate key: only the last one counts"
+                plan.report(duplicate_key, message, key)
+            names.add(key.value)
 
 
-@rule("error")
-def not_a_mapping(plan: Plan) -> None:
-    for target in plan.known_targets():
-        for name in (*MAPPINGS, *_FREE_MAPPINGS):
-            key, node = target.own.get(name, (None, None))
-            if key is None or isinstance(node, yaml.MappingNode) or not _is_mapping(target, name):
-                continue
-            if not is_null(node):
-                message = f"`{name}` of {target.shown} has to be a mapping"
-                plan.report(not_a_mapping, message, key)
-            elif not plan.is_filled((*target.path, name)):
-                reason = 'azure-ai-ml rejects null ("Field may not be null"): remove the key'
-                message = f"`{name}` of {target.shown} is empty"
-                plan.report(not_a_mapping, message, key, reason=reason)
+@target_rule("error")
+def not_a_mapping(plan: Plan, target: Target) -> None:
+    for name in (*MAPPINGS, *_FREE_MAPPINGS):
+        key, node = target.own.get(name, (None, None))
+        if key is None or isinstance(node, yaml.MappingNode) or not _is_mapping(target, name):
+            continue
+        if not is_null(node):
+            message = f"`{name}` of {target.shown} has to be a mapping"
+            plan.report(not_a_mapping, message, key)
+        elif not plan.is_filled((*target.path, name)):
+            reason = 'azure-ai-ml rejects null ("Field may not be null"): remove the key'
+            message = f"`{name}` of {target.shown} is empty"
+            plan.report(not_a_mapping, message, key, reason=reason)
 
 
 def _is_mapping(target: Target, name: str) -> bool:
@@ -240,19 +239,18 @@ def _is_mapping(target: Target, name: str) -> bool:
     return bool(known_keys(kind, name))
 
 
-@rule("error", needs=("compute", "instance_", "command", "code"))
-def not_a_value(plan: Plan) -> None:
-    for target in plan.known_targets():
-        for path in _SINGLE_VALUES if target.kind.role != Role.SPEC else ():
-            first, *rest = path
-            key, node = target.own.get(first, (None, None))
-            value = get(node, *rest)
-            if key is None or value is None or isinstance(value, yaml.ScalarNode):
-                continue
-            if path[-1] not in (known_keys(target.kind, first if rest else "") or ()):
-                continue
-            preview_key, form = _PREVIEW_MAPPINGS.get(".".join(path), ("", ""))
-            is_preview = bool(preview_key) and get(value, preview_key) is not None
-            message = f"`{'.'.join(path)}` of {target.shown} has to be a single value"
-            reason = f"today it is {form}" if is_preview else ""
-            plan.report(not_a_value, message, value if rest else key, reason=reason)
+@target_rule("error", needs=("compute", "instance_", "command", "code"))
+def not_a_value(plan: Plan, target: Target) -> None:
+    for path in _SINGLE_VALUES if target.kind.role != Role.SPEC else ():
+        first, *rest = path
+        key, node = target.own.get(first, (None, None))
+        value = get(node, *rest)
+        if key is None or value is None or isinstance(value, yaml.ScalarNode):
+            continue
+        if path[-1] not in (known_keys(target.kind, first if rest else "") or ()):
+            continue
+        preview_key, form = _PREVIEW_MAPPINGS.get(".".join(path), ("", ""))
+        is_preview = bool(preview_key) and get(value, preview_key) is not None
+        message = f"`{'.'.join(path)}` of {target.shown} has to be a single value"
+        reason = f"today it is {form}" if is_preview else ""
+        plan.report(not_a_value, message, value if rest else key, reason=reason)

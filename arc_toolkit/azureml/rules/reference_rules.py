@@ -12,6 +12,7 @@ import yaml
 from arc_toolkit.azureml.documents import Target, folder_of, full_path
 from arc_toolkit.azureml.kinds import Family, Role
 from arc_toolkit.azureml.plan import Plan
+from arc_toolkit.azureml.rules import target_rule
 from arc_toolkit.edit.yaml.nodes import KeyPath, YamlNode, pairs, text_of
 from arc_toolkit.findings import rule
 
@@ -78,17 +79,16 @@ def _leads_to(plan: Plan, first: Target, path: str) -> bool:
     return False
 
 
-@rule("error", needs=("component", "trial", "code", "environment"))
-def missing_reference(plan: Plan) -> None:
+@target_rule("error", needs=("component", "trial", "code", "environment"))
+def missing_reference(plan: Plan, target: Target) -> None:
     if plan.path == "-":  # standard input has no folder
         return
-    for target in plan.known_targets():
-        for key, node, path in _referenced_files(plan, target):
-            if plan.library.missing(path):
-                _report_missing(plan, target, f"`{key}`", "file", node, path)
-        for node, path in _code_folders(plan, target):
-            if plan.library.missing_folder(path):
-                _report_missing(plan, target, "`code`", "folder", node, path)
+    for key, node, path in _referenced_files(plan, target):
+        if plan.library.missing(path):
+            _report_missing(plan, target, f"`{key}`", "file", node, path)
+    for node, path in _code_folders(plan, target):
+        if plan.library.missing_folder(path):
+            _report_missing(plan, target, "`code`", "folder", node, path)
 
 
 def _report_missing(

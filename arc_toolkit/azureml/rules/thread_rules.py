@@ -10,6 +10,7 @@ from arc_toolkit.azureml.documents import Target
 from arc_toolkit.azureml.kinds import Family, Role
 from arc_toolkit.azureml.place_threads import decide_for
 from arc_toolkit.azureml.plan import Plan
+from arc_toolkit.azureml.rules import target_rule
 from arc_toolkit.azureml.rules.compute_facts import compute_facts
 from arc_toolkit.azureml.threads import (
     LIGHTGBM_NAMES,
@@ -21,65 +22,63 @@ from arc_toolkit.azureml.threads import (
     launched_processes,
 )
 from arc_toolkit.edit.yaml.nodes import pairs, text_of
-from arc_toolkit.findings import Rule, rule
+from arc_toolkit.findings import Rule
 
 OMP = "OMP_NUM_THREADS"
 
 
-@rule("warning", language="yaml, python")
-def lightgbm_threads(plan: Plan) -> None:
-    _check_framework(plan, lightgbm_threads, "lightgbm")
+@target_rule("warning", language="yaml, python")
+def lightgbm_threads(plan: Plan, target: Target) -> None:
+    _check_framework(plan, target, lightgbm_threads, "lightgbm")
 
 
-@rule("warning", language="yaml, python")
-def faiss_threads(plan: Plan) -> None:
-    _check_framework(plan, faiss_threads, "faiss")
+@target_rule("warning", language="yaml, python")
+def faiss_threads(plan: Plan, target: Target) -> None:
+    _check_framework(plan, target, faiss_threads, "faiss")
 
 
-@rule("warning", language="yaml, python", needs=("_NUM_THREADS",))
-def threads_above_cores(plan: Plan) -> None:
-    for target in plan.known_targets():
-        variables = pairs(target.get("environment_variables")) if target.kind.variables else {}
-        for name, (key, value) in variables.items():
-            if not name.endswith("_NUM_THREADS") and name not in LIGHTGBM_NAMES:
-                continue
-            number = plan.planned(target, "environment_variables", name) or text_of(value) or ""
-            cores, source = cores_of(plan.instance_type(target), plan.settings)
-            if number.isdigit() and cores is not None and int(number) > cores:
-                message = f"{name} is {number}, but {target.shown} has {cores} cores"
-                plan.report(threads_above_cores, message, key, reason=source)
+@target_rule("warning", language="yaml, python", needs=("_NUM_THREADS",))
+def threads_above_cores(plan: Plan, target: Target) -> None:
+    variables = pairs(target.get("environment_variables")) if target.kind.variables else {}
+    for name, (key, value) in variables.items():
+        if not name.endswith("_NUM_THREADS") and name not in LIGHTGBM_NAMES:
+            continue
+        number = plan.planned(target, "environment_variables", name) or text_of(value) or ""
+        cores, source = cores_of(plan.instance_type(target), plan.settings)
+        if number.isdigit() and cores is not None and int(number) > cores:
+            message = f"{name} is {number}, but {target.shown} has {cores} cores"
+            plan.report(threads_above_cores, message, key, reason=source)
 
 
-def _check_framework(plan: Plan, framework_rule: Rule, framework: Framework) -> None:
-    """Report targets that use a framework and whose OMP_NUM_THREADS is missing or wrong."""
-    if plan.settings.threads == "off":
+def _check_framework(plan: Plan, target: Target, rule: Rule, framework: Framework) -> None:
+    """Report a target that uses a framework and whose OMP_NUM_THREADS is missing or wrong."""
+    if plan.settings.threads == "off" or plan.has_no_evidence(target):
         return
-    for target in plan.known_targets():
-        if not _runs_processes(plan, target) or plan.has_no_evidence(target):
-            continue
-        is_on_kubernetes = _is_on_kubernetes(plan, target)
-        # Evidence comes last: it is read from other files.
-        if is_on_kubernetes is False or not any(
-            item.what == framework for item in plan.evidence(target)
-        ):
-            continue
-        auto = replace(plan.settings, threads="auto", exports=(), manual=False)
-        decision = decide_for(plan, target, settings=auto, literal_only=not target.kind.variables)
-        # FAISS needs OMP alone, LightGBM three variables: with both, only one of the rules reports.
-        is_for_faiss = len(decision.names) == 1
-        if OMP not in decision.names or is_for_faiss != (framework == "faiss"):
-            continue
-        problem = _problem(plan, target, decision.how, decision.number)
-        if not problem:
-            continue
-        message, reason = f"{target.shown}: {problem}", decision.reason
-        if decision.how != "cannot":
-            reason += "; `patch --threads auto` sets them"
-        if is_on_kubernetes:
-            plan.report(framework_rule, message, target.at, reason=reason)
-        else:
-            reason = f"if its compute is Kubernetes: {reason}"
-            plan.add_finding(framework_rule.id, "note", message, target.at, reason=reason)
+    if not _runs_processes(plan, target):
+        return
+    is_on_kubernetes = _is_on_kubernetes(plan, target)
+    # Evidence comes last: it is read from other files.
+    if is_on_kubernetes is False or not any(
+        item.what == framework for item in plan.evidence(target)
+    ):
+        return
+    auto = replace(plan.settings, threads="auto", exports=(), manual=False)
+    decision = decide_for(plan, target, settings=auto, literal_only=not target.kind.variables)
+    # FAISS needs OMP alone, LightGBM three variables: with both, only one of the rules reports.
+    is_for_faiss = len(decision.names) == 1
+    if OMP not in decision.names or is_for_faiss != (framework == "faiss"):
+        return
+    problem = _problem(plan, target, decision.how, decision.number)
+    if not problem:
+        return
+    message, reason = f"{target.shown}: {problem}", decision.reason
+    if decision.how != "cannot":
+        reason += "; `patch --threads auto` sets them"
+    if is_on_kubernetes:
+        plan.report(rule, message, target.at, reason=reason)
+    else:
+        reason = f"if its compute is Kubernetes: {reason}"
+        plan.add_finding(rule.id, "note", message, target.at, reason=reason)
 
 
 def _runs_processes(plan: Plan, target: Target) -> bool:
