@@ -14,7 +14,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from arc_toolkit.errors import ArcError
-from arc_toolkit.kube.labels import parse_label
+from arc_toolkit.kube.labels import labels_text, parse_label
 from arc_toolkit.kube.taints import EFFECTS, SPOT_KEY, Taint
 from arc_toolkit.sizing import vm_sizes
 from arc_toolkit.sizing.vm_sizes import VmSize
@@ -60,6 +60,26 @@ class SpotPool:
             raise ArcError(
                 f"--count {self.count} is not between --min {self.minimum} and --max {self.maximum}: Azure refuses it"
             )
+
+    @property
+    def description(self) -> str:
+        """One line for each property that has a value."""
+        size = self.size
+        gpus = f", {size.node_gpus} GPUs" if size.gpus else ""
+        is_limited = self.max_price != ON_DEMAND_PRICE
+        limit = (
+            f"{price_text(self.max_price)} USD per hour" if is_limited else "the on-demand price"
+        )
+        rows = {
+            "size": f"{size.name} ({size.vcpus_available} vCPUs, {float(size.memory_gib):g} GiB{gpus})",
+            "nodes": f"{self.minimum} to {self.maximum} by the autoscaler, {self.count} at first",
+            "eviction policy": self.eviction_policy,
+            "price": f"at most {limit}",
+            "labels": labels_text(self.labels),
+            "taints": ", ".join(map(str, self.taints)),
+            "zones": ", ".join(self.zones),
+        }
+        return "\n".join(f"  {key:<15}  {value}" for key, value in rows.items() if value)
 
     @property
     def notes(self) -> list[str]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from arc_toolkit.kube.instance_type_spec import InstanceTypeSpec
+from arc_toolkit.errors import ArcError
+from arc_toolkit.inputs import load_all, yaml_files
+from arc_toolkit.kube.instance_type_spec import InstanceTypeSpec, manifests_in
+from arc_toolkit.kube.labels import name_problem
 
 Threads = Literal["auto", "lightgbm", "faiss", "off"]
 SweepForm = Literal["step", "job", "python"]
@@ -15,6 +19,11 @@ SweepForm = Literal["step", "job", "python"]
 # and a finding about a setting that could not be placed carries the setting's name as its rule.
 _PLACED = ("instance-type", "instance-count", "compute", "expose-parameters", "threads")
 SETTING_RULES = (*_PLACED, "sweep-to-v2", "prs-to-v2")
+# Variables that mean something else to the shell, the loader or Python.
+_RESERVED = re.compile(
+    "PATH|HOME|USER|SHELL|PWD|IFS|TMPDIR|LANG|HOSTNAME|LD_LIBRARY_PATH|LD_PRELOAD|PYTHONPATH|"
+    "PYTHONHOME|CONDA_PREFIX|VIRTUAL_ENV|CUDA_VISIBLE_DEVICES|(AMLARC|AZUREML)_.*"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,3 +71,51 @@ class Settings:
             for rule in _PLACED
             if getattr(self, rule.replace("-", "_")) not in (None, False, "off")
         ]
+
+
+def check_settings(settings: Settings) -> None:
+    """Refuse names that cannot be used, and settings that contradict each other."""
+    for name in sorted(settings.only & settings.skip):
+        raise ArcError(f"--only {name} and --skip {name} leave nothing to do: use one of them")
+    type_name = settings.instance_type
+    if type_name is not None and (problem := name_problem(type_name)):
+        raise ArcError(f"--instance-type: {problem}")
+    if settings.compute is not None and (
+        not settings.compute.strip() or re.search(r"[\s'\"]", settings.compute)
+    ):
+        raise ArcError(f"`{settings.compute}` cannot be the name of a compute")
+    for variable in settings.exports:
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", variable):
+            raise ArcError(f"--export takes the name of a variable, and `{variable}` cannot be one")
+        if _RESERVED.fullmatch(variable):
+            raise ArcError(
+                f"--export {variable} would put the number of cores in place of what the job needs there"
+            )
+    if settings.threads in (None, "off"):
+        for option, value in (("--export", settings.exports), ("--manual", settings.manual)):
+            if value:
+                raise ArcError(
+                    f"{option} says how threads are set: use --threads auto, lightgbm or faiss too"
+                )
+
+
+def read_instance_types(path: str | None) -> dict[str, InstanceTypeSpec]:
+    """The manifests of --instance-types by name; a folder without any is an error."""
+    if path is None:
+        return {}
+    types = {}
+    for file in yaml_files(path):
+        for document in load_all(file):
+            for _, manifest in manifests_in(document):
+                try:
+                    spec = InstanceTypeSpec.parse(manifest)
+                except ArcError:
+                    raise ArcError(
+                        f"{file}: an InstanceType that cannot be read; `arc-toolkit validate {file}` says why"
+                    ) from None
+                types[spec.name] = spec
+    if not types:
+        raise ArcError(
+            f"no InstanceType in {path}: `arc-toolkit gen-instance-types -o DIR` writes such a folder"
+        )
+    return types

@@ -121,6 +121,17 @@ class RemoteFolder:
         os.rename(staging, root / name)
         return Checkpoint(root / name, checkpoint.manifest)
 
+    def verify_copy(self, checkpoint: Checkpoint) -> InvalidCheckpoint | None:
+        """Download a checkpoint, compare every byte, and forget the copy."""
+        import tempfile
+
+        with tempfile.TemporaryDirectory(prefix="arc-toolkit-checkpoints-") as folder:
+            try:
+                result = self.download(checkpoint, Path(folder))
+            except OSError as error:
+                result = InvalidCheckpoint(checkpoint.folder, f"it cannot be downloaded: {error}")
+        return result if isinstance(result, InvalidCheckpoint) else None
+
     def delete(self, name: str) -> None:
         """The manifest first: after a crash in between, the rest is not a checkpoint any more."""
         fs, base = self._open()

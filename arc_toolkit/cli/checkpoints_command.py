@@ -104,23 +104,8 @@ def _verified(
         if isinstance(entry, InvalidCheckpoint):
             states.append(entry)
         else:
-            states.append(verify(entry) if remote is None else _verified_copy(entry, remote))
-    console.clear_progress()
+            states.append(verify(entry) if remote is None else remote.verify_copy(entry))
     return states
-
-
-def _verified_copy(entry: Checkpoint, remote: RemoteFolder) -> InvalidCheckpoint | None:
-    """Download one checkpoint, compare every byte, and forget the copy."""
-    import tempfile
-
-    from arc_toolkit.checkpoints import InvalidCheckpoint
-
-    with tempfile.TemporaryDirectory(prefix="arc-toolkit-checkpoints-") as folder:
-        try:
-            result = remote.download(entry, Path(folder))
-        except OSError as error:
-            result = InvalidCheckpoint(entry.folder, f"it cannot be downloaded: {error}")
-    return result if isinstance(result, InvalidCheckpoint) else None
 
 
 def _resume_from_url(args: argparse.Namespace, console: Console) -> int:

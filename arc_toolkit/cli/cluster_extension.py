@@ -83,12 +83,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
     resolver = cluster_azure.resolver(args)
     cluster = resolver.cluster(args.cluster_type)
     if args.action == "show":
-        return _show(
-            cluster_azure.session(resolver, console),
-            cluster,
-            console,
-            as_json=args.format == "json",
-        )
+        session = cluster_azure.session(resolver, console)
+        return _show(session, cluster, console, as_json=args.format == "json")
     installing = args.action == "install"
     settings = extension.chosen_settings(
         {
@@ -102,11 +98,9 @@ def run(args: argparse.Namespace, console: Console) -> int:
     if installing and cluster.kind != "managedClusters":
         raise extension.arc_refusal(cluster, args.name, settings)
     texts = [extension.SPOT_TOLERATION] * args.spot + args.toleration
+    tolerations = [Toleration.parse(text) for text in texts]
     options = extension.PlanOptions(
-        settings,
-        [Toleration.parse(text) for text in texts],
-        args.release_train,
-        args.extension_version,
+        settings, tolerations, args.release_train, args.extension_version
     )
     session = cluster_azure.session(resolver, console)
     console.progress("reading the cluster from Azure")

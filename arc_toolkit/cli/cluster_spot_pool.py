@@ -8,18 +8,14 @@ from arc_toolkit.azure import operations
 from arc_toolkit.azure.node_pools import add_pool
 from arc_toolkit.azure.scope import Cluster
 from arc_toolkit.azure.spot_pool import (
-    ON_DEMAND_PRICE,
-    SpotPool,
     check_cluster,
     pool_body,
-    price_text,
     spot_pool,
 )
 from arc_toolkit.cli import cluster_azure
 from arc_toolkit.cli.console import Console
 from arc_toolkit.cli.option_table import add_options
 from arc_toolkit.errors import OK, ArcError
-from arc_toolkit.kube.labels import labels_text
 
 OPTIONS = """
   name NAME                 name of the pool: at most 12 lower-case letters and digits
@@ -83,7 +79,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
     session = cluster_azure.session(resolver, console)
     console.progress("reading the cluster from Azure")
     check_cluster(operations.cluster_resource(session, cluster), pool.name)
-    _show(pool, cluster, console)
+    console.note(f"add the spot pool {pool.name!r} to {cluster.name}:\n{pool.description}")
+    console.note("priority, eviction policy and price cannot be changed later")
     done = cluster_azure.send(
         args,
         lambda: add_pool(
@@ -98,25 +95,3 @@ def run(args: argparse.Namespace, console: Console) -> int:
             "AzureML jobs do not tolerate its taint by themselves: see `arc-toolkit cluster preflight`"
         )
     return OK
-
-
-def _show(pool: SpotPool, cluster: Cluster, console: Console) -> None:
-    size = pool.size
-    gpus = f", {size.node_gpus} GPUs" if size.gpus else ""
-    limit = "at most the on-demand price"
-    rows = {
-        "size": f"{size.name} ({size.vcpus_available} vCPUs, {float(size.memory_gib):g} GiB{gpus})",
-        "nodes": f"{pool.minimum} to {pool.maximum} by the autoscaler, {pool.count} at first",
-        "eviction policy": pool.eviction_policy,
-        "price": limit
-        if pool.max_price == ON_DEMAND_PRICE
-        else f"at most {price_text(pool.max_price)} USD per hour",
-        "labels": labels_text(pool.labels),
-        "taints": ", ".join(map(str, pool.taints)),
-        "zones": ", ".join(pool.zones),
-    }
-    console.note(f"add the spot pool {pool.name!r} to {cluster.name}:")
-    for key, value in rows.items():
-        if value:
-            console.note(f"  {key:<15}  {value}")
-    console.note("priority, eviction policy and price cannot be changed later")

@@ -36,9 +36,7 @@ def _actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for inner in action.choices.values():
-                getattr(
-                    inner, "load", lambda: None
-                )()  # those of `cluster` are filled when they are needed
+                getattr(inner, "load", bool)()  # those of `cluster` are filled when needed
                 actions += _actions(inner)
     return actions
 
@@ -53,11 +51,9 @@ def _words(actions: list[argparse.Action]) -> list[str]:
 
 
 def _bash(words: dict[str, list[str]], values: dict[str, list[str]]) -> str:
-    cases = "\n".join(
-        f"    {name}) words='{' '.join(options)}' ;;" for name, options in words.items()
-    )
-    choices = "\n".join(
-        f"    '{place}') words='{' '.join(options)}' ;;" for place, options in values.items()
+    cases, choices = (
+        "\n".join(f"    '{key}') words='{' '.join(row)}' ;;" for key, row in rows.items())
+        for rows in (words, values)
     )
     return f"""\
 _arc_toolkit() {{
@@ -77,15 +73,9 @@ complete -o filenames -F _arc_toolkit arc-toolkit
 
 
 def _fish(words: dict[str, list[str]]) -> str:
-    lines = [
-        f"complete -c arc-toolkit -n __fish_use_subcommand -a {name} -d '{COMMANDS[name][1]}'"
-        for name in words
-    ]
+    lines = [f"__fish_use_subcommand -a {name} -d '{COMMANDS[name][1]}'" for name in words]
     for name, options in words.items():
-        lines += [
-            f"complete -c arc-toolkit -n '__fish_seen_subcommand_from {name}' -l {option.removeprefix('--')}"
-            if option.startswith("--")
-            else f"complete -c arc-toolkit -n '__fish_seen_subcommand_from {name}' -a {option}"
-            for option in options
-        ]
-    return "\n".join(lines) + "\n"
+        for option in options:
+            kind = f"-l {option[2:]}" if option.startswith("--") else f"-a {option}"
+            lines.append(f"'__fish_seen_subcommand_from {name}' {kind}")
+    return "".join(f"complete -c arc-toolkit -n {line}\n" for line in lines)

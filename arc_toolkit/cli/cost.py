@@ -130,10 +130,7 @@ def report_of(args: argparse.Namespace, console: Console) -> CostReport:
     report.notes += [*prices.unknown_prices(tier_prices, args.region), *notes]
     report.warnings += prices.old_prices(tier_prices, date.today())
     if args.deadline is not None:
-        spot, dedicated = (
-            tier_prices.get(prices.Tier.SPOT),
-            tier_prices.get(prices.Tier.DEDICATED),
-        )
+        spot, dedicated = map(tier_prices.get, (prices.Tier.SPOT, prices.Tier.DEDICATED))
         if spot is None or dedicated is None:
             raise ArcError(
                 "--deadline needs the prices of spot and dedicated: "

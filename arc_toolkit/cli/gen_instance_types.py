@@ -51,8 +51,8 @@ result:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
-    tables = node_options.OPTIONS + OPTIONS + apply_types.OPTIONS
-    add_options(parser, tables, check={"const": ""})
+    node_options.add_node_options(parser)
+    add_options(parser, OPTIONS + apply_types.OPTIONS, check={"const": ""})
 
 
 def run(args: argparse.Namespace, console: Console) -> int:

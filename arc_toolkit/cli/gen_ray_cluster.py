@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from arc_toolkit.cli.console import Console
@@ -83,29 +82,19 @@ def _plan(args: argparse.Namespace) -> tuple[RayClusterPlan, list[str]]:
     import sys
     from dataclasses import fields
 
-    from arc_toolkit.placement.ray_clusters import RayClusterPlan
+    from arc_toolkit.placement.ray_clusters import RayClusterPlan, toolkit_packages
     from arc_toolkit.placement.spot import CLOUDS
 
     if args.nodes and args.cloud != "kubernetes":
         raise ArcError(
             f"--nodes {args.nodes} is not for --cloud {args.cloud}: it says what nodes of Kubernetes look like"
         )
-    toolkit, wheels, packages = args.arc_toolkit, [], list(args.pip)
-    if toolkit.endswith(".whl") and "://" not in toolkit:
-        if args.cloud == "kubernetes":
-            raise ArcError(
-                f"--arc-toolkit {toolkit}: pods cannot read a file here; use a URL, or put it into --image"
-            )
-        if not Path(toolkit).is_file():
-            raise ArcError(f"--arc-toolkit {toolkit}: no such file")
-        wheels = [str(Path(toolkit).resolve())]
-    elif toolkit != "none":
-        packages.insert(0, toolkit)
+    packages, wheels = toolkit_packages(args.arc_toolkit, args.cloud)
     names = {field.name for field in fields(RayClusterPlan)}
     derived = {
         "ray": args.ray or _installed_ray(),
         "python": args.python or f"{sys.version_info.major}.{sys.version_info.minor}",
-        "packages": packages,
+        "packages": [*packages, *args.pip],
         "capacity": CLOUDS[args.nodes or "aks"],
     }
     options = {name: value for name, value in vars(args).items() if name in names}

@@ -9,6 +9,7 @@ from typing import Any
 
 from arc_toolkit import inputs
 from arc_toolkit.cli.console import Console
+from arc_toolkit.cli.option_table import add_options
 from arc_toolkit.errors import ArcError
 from arc_toolkit.file_io import collector_paused
 from arc_toolkit.kube.quantities import QuantityError, bytes_requested, cpu_requested
@@ -29,14 +30,9 @@ DEFAULT_VERSION = "1.33"
 DEFAULT_PLUGIN = "overlay"
 # Options about what a node says itself, if there is one.
 _ABOUT_NODES = (
-    "kubernetes-version",
-    "max-pods",
-    "capacity-memory",
-    "kube-reserved-cpu",
-    "kube-reserved-memory",
-    "eviction-memory",
+    *("kubernetes-version", "max-pods", "capacity-memory"),
+    *("kube-reserved-cpu", "kube-reserved-memory", "eviction-memory"),
 )
-
 
 OPTIONS = f"""
 which nodes:
@@ -65,6 +61,31 @@ pods already running on the nodes:
 """
 
 
+def add_node_options(parser: argparse.ArgumentParser) -> None:
+    memory, cpu = {"type": _quantity(bytes_requested)}, {"type": _quantity(cpu_requested)}
+    add_options(
+        parser,
+        OPTIONS,
+        capacity_memory=memory,
+        kube_reserved_cpu=cpu,
+        kube_reserved_memory=memory,
+        eviction_memory=memory,
+    )
+
+
+def _quantity(parse: Callable[[str], int]) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        try:
+            amount = parse(text)
+        except QuantityError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+        if amount < 0:
+            raise argparse.ArgumentTypeError(f"{text}: cannot be negative")
+        return amount
+
+    return read
+
+
 def assumptions_of(args: argparse.Namespace) -> Assumptions:
     """The options as data, each checked."""
     max_pods = (
@@ -79,12 +100,10 @@ def assumptions_of(args: argparse.Namespace) -> Assumptions:
         windows=args.os == "windows",
         reserve=Reserve() if args.reserve is None else Reserve.parse(args.reserve),
         extension_namespace=args.extension_namespace,
-        capacity_memory=_amount(args.capacity_memory, "--capacity-memory", bytes_requested),
-        kube_reserved_cpu_m=_amount(args.kube_reserved_cpu, "--kube-reserved-cpu", cpu_requested),
-        kube_reserved_memory=_amount(
-            args.kube_reserved_memory, "--kube-reserved-memory", bytes_requested
-        ),
-        eviction_memory=_amount(args.eviction_memory, "--eviction-memory", bytes_requested),
+        capacity_memory=args.capacity_memory,
+        kube_reserved_cpu_m=args.kube_reserved_cpu,
+        kube_reserved_memory=args.kube_reserved_memory,
+        eviction_memory=args.eviction_memory,
     )
 
 
@@ -100,9 +119,7 @@ def collect(args: argparse.Namespace) -> Selection | None:
             "standard input can be --nodes or --pods, not both: save one of them to a file"
         )
     if args.sku:
-        tolerations_of(
-            args
-        )  # of no use for VM sizes, which have no taints, but a mistake is a mistake
+        tolerations_of(args)  # VM sizes have no taints, but a mistake is a mistake
         names = [name for names in args.sku for name in names]
         plugin = "" if args.max_pods else args.network_plugin
         return select_sizes(names, assumptions, daemonsets_of(args), network_plugin=plugin)
@@ -162,18 +179,6 @@ def tolerations_of(args: argparse.Namespace) -> list[Toleration]:
         return [Toleration.parse_option(text) for text in args.tolerate]
     except ArcError as error:
         raise ArcError(f"--tolerate {error}") from None
-
-
-def _amount(text: str | None, option: str, parse: Callable[[str], int]) -> int | None:
-    if text is None:
-        return None
-    try:
-        amount = parse(text)
-    except QuantityError as error:
-        raise ArcError(f"{option}: {error}") from None
-    if amount < 0:
-        raise ArcError(f"{option} {text}: cannot be negative")
-    return amount
 
 
 def say(selection: Selection, console: Console) -> None:

@@ -6,18 +6,19 @@
 from __future__ import annotations
 
 import argparse
-import re
 from dataclasses import fields
 from typing import Any
 
-from arc_toolkit.azureml.settings import SETTING_RULES, Settings
+from arc_toolkit.azureml.settings import (
+    SETTING_RULES,
+    Settings,
+    check_settings,
+    read_instance_types,
+)
 from arc_toolkit.cli.console import Console
 from arc_toolkit.cli.option_table import WRITE_OR_CHECK, add_options
 from arc_toolkit.cli.reporter import add_report_options, change_files, rule_names
 from arc_toolkit.errors import ArcError
-from arc_toolkit.inputs import load_all, yaml_files
-from arc_toolkit.kube.instance_type_spec import InstanceTypeSpec, manifests_in
-from arc_toolkit.kube.labels import name_problem
 
 EPILOG = """\
 examples:
@@ -32,11 +33,6 @@ or file cannot be used
 # Settings whose notes say what was decided.
 _DECISIONS = ("threads", "expose-parameters", "sweep-to-v2", "prs-to-v2")
 
-# Variables that mean something else to the shell, the loader or Python.
-_RESERVED = re.compile(
-    "PATH|HOME|USER|SHELL|PWD|IFS|TMPDIR|LANG|HOSTNAME|LD_LIBRARY_PATH|LD_PRELOAD|PYTHONPATH|"
-    "PYTHONHOME|CONDA_PREFIX|VIRTUAL_ENV|CUDA_VISIBLE_DEVICES|(AMLARC|AZUREML)_.*"
-)
 COMMON = """
   paths PATH +              files, or folders of them (files that .gitignore excludes are skipped);
                             - for standard input
@@ -99,61 +95,31 @@ def run(args: argparse.Namespace, console: Console) -> int:
 def settings_of(args: argparse.Namespace) -> Settings:
     """The settings; options that contradict each other are an error in one sentence."""
     names = {field.name for field in fields(Settings)}
-    asked: dict[str, Any] = {
+    values: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in vars(args).items()
         if name in names and value is not None
     }
-    asked["only"], asked["skip"] = _rules("--only", args.only), _rules("--skip", args.skip)
-    settings = Settings(**{**asked, "instance_types": _types(args.instance_types)})
-    for name in sorted(settings.only & settings.skip):
-        raise ArcError(f"--only {name} and --skip {name} leave nothing to do: use one of them")
-    _check_names(settings)
-    if settings.threads in (None, "off"):
-        for option, value in (("--export", settings.exports), ("--manual", settings.manual)):
-            if value:
-                raise ArcError(
-                    f"{option} says how threads are set: use --threads auto, lightgbm or faiss too"
-                )
+    values["only"], values["skip"] = _rules("--only", args.only), _rules("--skip", args.skip)
+    values["instance_types"] = read_instance_types(args.instance_types)
+    settings = Settings(**values)
+    check_settings(settings)
     if getattr(args, "sweep_as", None) and not settings.sweep_to_v2:
         raise ArcError("--as names the form of a converted sweep: use --sweep-to-v2 too")
     return settings
 
 
 def settings_by_folder(args: argparse.Namespace) -> dict[str, Settings]:
-    """The settings of the folders that the configuration file names: those of the folders above, and its own."""
+    """The settings of the folders that the configuration file names; each inherits from those above."""
     folders: dict[str, dict[str, Any]] = args.folders
-    return {
-        folder: settings_of(
-            argparse.Namespace(
-                **vars(args)
-                | {
-                    dest: value
-                    for above in sorted(folders, key=len)
-                    if folder == above or folder.startswith(above + "/")
-                    for dest, value in folders[above].items()
-                }
-            )
-        )
-        for folder in folders
-    }
-
-
-def _check_names(settings: Settings) -> None:
-    name = settings.instance_type
-    if name is not None and (problem := name_problem(name)):
-        raise ArcError(f"--instance-type: {problem}")
-    if settings.compute is not None and (
-        not settings.compute.strip() or re.search(r"[\s'\"]", settings.compute)
-    ):
-        raise ArcError(f"`{settings.compute}` cannot be the name of a compute")
-    for variable in settings.exports:
-        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", variable):
-            raise ArcError(f"--export takes the name of a variable, and `{variable}` cannot be one")
-        if _RESERVED.fullmatch(variable):
-            raise ArcError(
-                f"--export {variable} would put the number of cores in place of what the job needs there"
-            )
+    settings = {}
+    for folder in folders:
+        values = vars(args).copy()
+        for other in sorted(folders, key=len):
+            if folder == other or folder.startswith(other + "/"):
+                values |= folders[other]
+        settings[folder] = settings_of(argparse.Namespace(**values))
+    return settings
 
 
 def _rules(option: str, names: list[str]) -> frozenset[str]:
@@ -163,25 +129,3 @@ def _rules(option: str, names: list[str]) -> frozenset[str]:
     from arc_toolkit.placement.rules import manifest_rules
 
     return rule_names(option, names, {*SETTING_RULES, *all_rules(), *manifest_rules()})
-
-
-def _types(path: str | None) -> dict[str, InstanceTypeSpec]:
-    """The manifests of --instance-types by name. None at all is an error: every type would be unknown."""
-    if path is None:
-        return {}
-    types = {}
-    for file in yaml_files(path):
-        for document in load_all(file):
-            for _, manifest in manifests_in(document):
-                try:
-                    spec = InstanceTypeSpec.parse(manifest)
-                except ArcError:
-                    raise ArcError(
-                        f"{file}: an InstanceType that cannot be read; `arc-toolkit validate {file}` says why"
-                    ) from None
-                types[spec.name] = spec
-    if not types:
-        raise ArcError(
-            f"no InstanceType in {path}: `arc-toolkit gen-instance-types -o DIR` writes such a folder"
-        )
-    return types

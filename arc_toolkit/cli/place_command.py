@@ -12,7 +12,6 @@ from arc_toolkit.errors import ArcError
 
 if TYPE_CHECKING:
     from arc_toolkit.placement.place_plan import PlaceSettings
-    from arc_toolkit.placement.spot import SpotCapacity
 
 EPILOG = """\
 examples:
@@ -62,7 +61,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
 def settings_of_place(args: argparse.Namespace) -> PlaceSettings:
     """The settings; options that contradict each other are an error in one sentence."""
     from arc_toolkit.placement.place_plan import PLACE_SETTINGS, PlaceSettings
-    from arc_toolkit.placement.spot import SpotPolicy
+    from arc_toolkit.placement.spot import SpotPolicy, spot_capacity
 
     if args.spot is None and args.grace is None and args.retries is None:
         raise ArcError(
@@ -72,7 +71,7 @@ def settings_of_place(args: argparse.Namespace) -> PlaceSettings:
         raise ArcError("--retries is for workloads on spot nodes: leave it out with --spot avoid")
     return PlaceSettings(
         spot=SpotPolicy(args.spot) if args.spot else None,
-        capacity=_capacity(args),
+        capacity=spot_capacity(args.cloud, args.label, args.taint),
         grace=None if args.grace is None else int(args.grace),
         retries=args.retries,
         trainer=args.trainer,
@@ -82,22 +81,3 @@ def settings_of_place(args: argparse.Namespace) -> PlaceSettings:
         only=rule_names("--only", args.only, PLACE_SETTINGS),
         skip=rule_names("--skip", args.skip, PLACE_SETTINGS),
     )
-
-
-def _capacity(args: argparse.Namespace) -> SpotCapacity:
-    from dataclasses import replace
-
-    from arc_toolkit.kube.labels import parse_label
-    from arc_toolkit.kube.taints import Taint, Toleration
-    from arc_toolkit.placement.spot import CLOUDS
-
-    capacity = CLOUDS[args.cloud]
-    if args.label is not None:
-        label = parse_label(args.label)
-        if label is None:
-            raise ArcError(f"--label {args.label}: write KEY=VALUE, with the characters of a label")
-        capacity = replace(capacity, label=label)
-    if args.taint is not None:
-        row = Toleration.parse(args.taint)
-        capacity = replace(capacity, taint=Taint(row.key, row.value or "", row.effect))
-    return capacity

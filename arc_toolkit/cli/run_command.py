@@ -98,7 +98,6 @@ def _supervise(args: argparse.Namespace, console: Console) -> int:
     from arc_toolkit.notices.supervisor import Supervisor
     from arc_toolkit.notices.watcher import Watcher
 
-    tell = _signal_number(args.on_notice)
     with tempfile.TemporaryDirectory(prefix="arc-toolkit-run-") as folder:
         return Supervisor(
             args.command,
@@ -106,7 +105,7 @@ def _supervise(args: argparse.Namespace, console: Console) -> int:
             folder=folder,
             grace=args.grace,
             max_restarts=args.max_restarts,
-            notify_signal=tell,
+            notify_signal=_signal_number(args.on_notice),
             cooperative=args.on_notice in _BY_FILE,
             saved=_newest_step(args.checkpoints),
             environment={"ARC_TOOLKIT_CHECKPOINTS": args.checkpoints} if args.checkpoints else {},
@@ -149,25 +148,21 @@ def _signal_number(word: str | None) -> int | None:
 
 def _newest_step(folder: str | None) -> Callable[[float], int | None]:
     """The step of the newest checkpoint that was committed since a time."""
+    reports: set[str] = set()
 
-    said: set[str] = set()
-
-    def say_once(text: str) -> None:  # it is looked at five times per second
-        if text not in said:
-            said.add(text)
+    def report_once(text: str) -> None:  # it is looked at five times per second
+        if text not in reports:
+            reports.add(text)
             say(text)
 
     def newest(since: float) -> int | None:
         from arc_toolkit.checkpoints import Checkpoint, Store
 
-        for entry in Store(folder or "", report=say_once).listing():
+        for entry in Store(folder or "", report=report_once).listing():
             if isinstance(entry, Checkpoint):
                 with suppress(OSError):  # the process has just moved or deleted it
-                    return (
-                        entry.step
-                        if os.path.getmtime(entry.folder / "checkpoint.json") >= since
-                        else None
-                    )
+                    committed = os.path.getmtime(entry.folder / "checkpoint.json")
+                    return entry.step if committed >= since else None
         return None
 
     return newest if folder else lambda since: None

@@ -27,7 +27,7 @@ examples:
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     add_options(parser, "  paths PATH +    YAML files or folders of them; - for standard input")
-    add_options(parser, node_options.OPTIONS)
+    node_options.add_node_options(parser)
     add_report_options(parser)
 
 

@@ -12,6 +12,7 @@ import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 from arc_toolkit.edit.yaml.writer import quoted
@@ -93,6 +94,19 @@ _VM_IMAGE_FORMS = {
 }
 _EXPORT = re.compile(r"[A-Za-z0-9.-]+:/[A-Za-z0-9._/-]*", re.ASCII)
 _CLAIM = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?", re.ASCII)
+
+
+def toolkit_packages(toolkit: str, cloud: str) -> tuple[list[str], list[str]]:
+    """What pip installs as arc-toolkit, and the local wheels that nodes get; `none` is neither."""
+    if not toolkit.endswith(".whl") or "://" in toolkit:
+        return ([] if toolkit == "none" else [toolkit]), []
+    if cloud == "kubernetes":
+        raise ArcError(
+            f"--arc-toolkit {toolkit}: pods cannot read a local file; use a URL, or put it into --image"
+        )
+    if not Path(toolkit).is_file():
+        raise ArcError(f"--arc-toolkit {toolkit}: no such file")
+    return [], [str(Path(toolkit).resolve())]
 
 
 @dataclass(frozen=True)

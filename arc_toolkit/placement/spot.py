@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
 from arc_toolkit.edit.yaml.nodes import YamlNode, get, items_of, text_of
+from arc_toolkit.errors import ArcError
+from arc_toolkit.kube.labels import parse_label
 from arc_toolkit.kube.nodes import POOL_LABELS
 from arc_toolkit.kube.taints import SPOT_KEY, SPOT_TAINT, Taint, Toleration
 from arc_toolkit.placement.manifests import PREFERRED, PodSpec
@@ -66,6 +68,22 @@ CLOUDS = {
         15,
     ),
 }
+
+
+def spot_capacity(cloud: str, label: str | None, taint: str | None) -> SpotCapacity:
+    """That of a cloud, with another label (`KEY=VALUE`) or taint (`KEY=VALUE:EFFECT`)."""
+    capacity = CLOUDS[cloud]
+    if label is not None:
+        pair = parse_label(label)
+        if pair is None:
+            raise ArcError(f"--label {label}: write KEY=VALUE, with the characters of a label")
+        capacity = replace(capacity, label=pair)
+    if taint is not None:
+        row = Toleration.parse(taint)
+        capacity = replace(capacity, taint=Taint(row.key, row.value or "", row.effect))
+    return capacity
+
+
 # Labels that name one pool or node: a selector with one of them keeps pods there, whatever the pool is made of.
 PINNING_LABELS = frozenset(
     (*POOL_LABELS, "alpha.eksctl.io/nodegroup-name", "kubernetes.io/hostname")

@@ -102,7 +102,7 @@ def node_types(arc: Arc, words: tuple[str, ...]) -> tuple[Any, Any]:
         ((*KUBERNETES, "--memory", "32 GB"), "a quantity such as 16Gi"),
         ((*KUBERNETES, "--size", "m5.large"), "--size is not for --cloud kubernetes"),
         ((*KUBERNETES, "--share", "10.0.0.4:/train"), "PersistentVolumeClaim"),
-        ((*KUBERNETES, "--arc-toolkit", "a.whl"), "pods cannot read a file here"),
+        ((*KUBERNETES, "--arc-toolkit", "a.whl"), "pods cannot read a local file"),
     ],
 )
 def test_what_cannot_work_is_one_sentence(arc: Arc, words: tuple[str, ...], reason: str) -> None:
