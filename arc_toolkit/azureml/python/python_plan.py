@@ -14,14 +14,13 @@ from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.place import EXPOSE, place_settings
 from arc_toolkit.azureml.place_threads import not_set
 from arc_toolkit.azureml.plan import Plan
-from arc_toolkit.azureml.python.find_targets import find_targets
+from arc_toolkit.azureml.python.code_fields import CodeValue, named_values
 from arc_toolkit.azureml.python.module import Module
-from arc_toolkit.azureml.python.python_documents import CodeValue, named_values
 from arc_toolkit.azureml.python.python_targets import SETTINGS, PythonPipeline, PythonTarget
 from arc_toolkit.azureml.python.python_writer import PythonWriter
-from arc_toolkit.azureml.python.read_targets import documents
 from arc_toolkit.azureml.python.resolve import SdkResolver
 from arc_toolkit.azureml.python.sdk_objects import Builder, Step, Sweep
+from arc_toolkit.azureml.python.steps import build_documents, find_targets
 from arc_toolkit.azureml.rules import run_rules
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.threads import PRESTEP, RESTEP, FrameworkEvidence
@@ -63,7 +62,7 @@ class PythonPlan(Plan):
             module, path, library, Family(settings.assume) if settings.assume else None
         )
         self.python_targets = find_targets(module, self.resolver)
-        self.python_pipelines, self.documents = documents(self.python_targets, self.resolver)
+        self.python_pipelines, self.documents = build_documents(self.python_targets, self.resolver)
         self._ignores = {id(source): find_ignores(source.text) for source in module.sources}
         self._ignored_everywhere = frozenset().union(
             *(ignores.lines.get(0, ()) for ignores in self._ignores.values())
@@ -215,7 +214,7 @@ class PythonPlan(Plan):
         if (
             isinstance(target, PythonTarget)
             and slot == Slot.COMPUTE
-            and isinstance(target.sdk_object, Builder)
+            and isinstance(target.made, Builder)
         ):
             return None  # command(...) takes it, also where a sweep is made of it
         return super().unsupported(target, slot)
@@ -225,7 +224,7 @@ class PythonPlan(Plan):
         if not isinstance(target, PythonTarget):
             return False
         first = target
-        if isinstance(target.sdk_object, Builder | Sweep):
+        if isinstance(target.made, Builder | Sweep):
             # A step in a pipeline that was made of this command object, else the object itself.
             first = self._first_steps.get(id(target), target)
         if first.pipeline is None:
@@ -342,9 +341,9 @@ class PythonPlan(Plan):
         """A step copies its command object, and a sweep has the resources of its trial: each is written once."""
         if not isinstance(target, PythonTarget) or target.owns(path):
             return False
-        is_entity = isinstance(target.sdk_object, Builder) and target.sdk_object.is_entity
+        is_entity = isinstance(target.made, Builder) and target.made.is_entity
         if (
-            (is_entity or isinstance(target.sdk_object, Step))
+            (is_entity or isinstance(target.made, Step))
             and target.is_trial
             and path[:1] != Slot.VARIABLES.path
         ):
@@ -389,7 +388,7 @@ class PythonPlan(Plan):
         for target in self.python_targets:
             if target.pipeline is None or target.refusal or target.legacy_sweep:
                 continue
-            if not (target.is_trial and isinstance(target.sdk_object, Step)):
+            if not (target.is_trial and isinstance(target.made, Step)):
                 steps.setdefault(id(target.pipeline.function), []).append(target)
         for pipeline in self.python_pipelines:
             yield pipeline, steps.get(id(pipeline.function), [])
@@ -463,9 +462,7 @@ def _names(target: PythonTarget) -> Iterator[str]:
     if target.name:
         yield target.name
     name = (
-        (named_values(target.call) or {}).get("name")
-        if isinstance(target.sdk_object, Builder)
-        else None
+        (named_values(target.call) or {}).get("name") if isinstance(target.made, Builder) else None
     )
     if isinstance(name, ast.Constant) and isinstance(name.value, str):
         yield name.value

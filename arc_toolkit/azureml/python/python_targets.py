@@ -11,7 +11,7 @@ import yaml
 from arc_toolkit.azureml.documents import Parameter, Setting, State, Target, is_bound
 from arc_toolkit.azureml.kinds import Family, Role, Slot, TargetKind
 from arc_toolkit.azureml.python import sdk_objects as sdk
-from arc_toolkit.azureml.python.python_documents import CodeValue, named_values
+from arc_toolkit.azureml.python.code_fields import CodeValue, named_values
 from arc_toolkit.azureml.python.sdk_objects import (
     Builder,
     Component,
@@ -53,7 +53,7 @@ class PythonTarget(CodeTarget):
     generation: sdk.Generation
     statement: Statement
     call: ast.Call
-    sdk_object: Step | Builder | Sweep | V1Job | UnknownSdkObject
+    made: Step | Builder | Sweep | V1Job | UnknownSdkObject
     pipeline: PipelineFunction | None = None
     uses: list[Use] = field(default_factory=list)
     refusal: str = ""
@@ -69,12 +69,12 @@ class PythonTarget(CodeTarget):
     @property
     def builder(self) -> Builder | None:
         """The command object whose settings this one has."""
-        origin = self.sdk_object.origin if isinstance(self.sdk_object, Step) else self.sdk_object
+        origin = self.made.origin if isinstance(self.made, Step) else self.made
         return origin if isinstance(origin, Builder) else None
 
     @property
     def component(self) -> Component | None:
-        sdk_object = self.sdk_object.base if isinstance(self.sdk_object, Sweep) else self.sdk_object
+        sdk_object = self.made.base if isinstance(self.made, Sweep) else self.made
         return (
             sdk_object.origin
             if isinstance(sdk_object, Step) and isinstance(sdk_object.origin, Component)
@@ -92,7 +92,7 @@ class PythonTarget(CodeTarget):
 
     @property
     def is_sweep(self) -> bool:
-        return isinstance(self.sdk_object, Sweep)
+        return isinstance(self.made, Sweep)
 
     @property
     def base_family(self) -> Family:
@@ -156,7 +156,7 @@ class PythonTarget(CodeTarget):
         """`CommandJob(resources=...)`."""
         return [
             Use("assign", ("resources",), self.statement, keyword.value)
-            for keyword in (self.call.keywords if isinstance(self.sdk_object, Builder) else ())
+            for keyword in (self.call.keywords if isinstance(self.made, Builder) else ())
             if keyword.arg == "resources" and not (isinstance(keyword.value, ast.Constant))
         ]
 
@@ -181,9 +181,7 @@ class PythonTarget(CodeTarget):
                 (use.statement, use.value) for use in self.named(("runsettings", "configure"))
             ]
         else:
-            configured = (
-                [(self.statement, self.call)] if isinstance(self.sdk_object, Builder) else []
-            )
+            configured = [(self.statement, self.call)] if isinstance(self.made, Builder) else []
         for statement, call in configured if not holders else ():
             for keyword in call.keywords if isinstance(call, ast.Call) else ():
                 if keyword.arg == "environment_variables":
@@ -193,18 +191,16 @@ class PythonTarget(CodeTarget):
     @property
     def what_lacks_resources(self) -> str:
         """What makes this target without any resources; empty where that is not known."""
-        if isinstance(self.sdk_object, Builder):
+        if isinstance(self.made, Builder):
             names = {keyword.arg for keyword in self.call.keywords}
             if (
                 None in names
                 or names & {"resources", *sdk.RESOURCE_ARGUMENTS}
-                or self.sdk_object.defaults is not None
+                or self.made.defaults is not None
             ):
                 return ""
             return (
-                f"its {self.sdk_object.family}(...)"
-                if self.sdk_object.family == Family.COMMAND
-                else "its call"
+                f"its {self.made.family}(...)" if self.made.family == Family.COMMAND else "its call"
             )
         if self.template is not None:
             return (

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from arc_toolkit.azureml.documents import Parameter, Setting
 from arc_toolkit.azureml.kinds import Slot
 from arc_toolkit.azureml.python import sdk_objects as sdk
-from arc_toolkit.azureml.python.python_documents import is_dict
+from arc_toolkit.azureml.python.code_fields import is_dict
 from arc_toolkit.azureml.python.python_targets import PythonTarget
 from arc_toolkit.azureml.python.resolve import SdkResolver
 from arc_toolkit.azureml.python.sdk_objects import Builder, Sweep, is_resources_class
@@ -71,7 +71,7 @@ class PythonWriter:
         elif setting.slot == Slot.VARIABLES:
             self._add_variable(target, str(setting.path[-1]), text)
         elif setting.slot == Slot.COMPUTE:
-            if isinstance(target.sdk_object, Builder | Sweep):
+            if isinstance(target.made, Builder | Sweep):
                 self.changes.set(target.statement, target.call, "compute", text)
             else:
                 self._statements(target).compute = text
@@ -101,7 +101,7 @@ class PythonWriter:
             self.changes.insert_after(
                 others[-1].statement, f"{target.name}.resources.{name} = {text}"
             )
-        elif isinstance(target.sdk_object, Builder) and in_call and not target.sdk_object.is_entity:
+        elif isinstance(target.made, Builder) and in_call and not target.made.is_entity:
             self.changes.set(target.statement, target.call, name, text)
         else:
             self.add_resource(target, name, text)
@@ -192,7 +192,7 @@ class PythonWriter:
                 values = {**new.repeated, **new.resources}
                 arguments = ", ".join(f"{key}={values[key]}" for key in dict.fromkeys(order))
                 statement = f"{name}.runsettings.resource_layout.configure({arguments})"
-                if isinstance(target.sdk_object, Builder) and target.sdk_object.is_entity:
+                if isinstance(target.made, Builder) and target.made.is_entity:
                     self.changes.set(
                         target.statement, target.call, "resources", f"{new.callee}({arguments})"
                     )
@@ -200,7 +200,7 @@ class PythonWriter:
                     if is_v2:
                         statement = f"{name}.resources = {new.callee}({arguments})"
                     self.changes.insert_after(target.statement, statement)
-            if new.variables and isinstance(target.sdk_object, Builder):
+            if new.variables and isinstance(target.made, Builder):
                 variables = _display(new.variables, source)
                 self.changes.set(target.statement, target.call, "environment_variables", variables)
             elif new.variables:

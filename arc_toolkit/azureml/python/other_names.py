@@ -20,7 +20,7 @@ from arc_toolkit.edit.code.names import Binding, Scope, Use
 _PARTS = frozenset({"resources", "runsettings", "environment_variables"})
 
 
-class Aliases:
+class OtherNames:
     """The other names in one scope."""
 
     def __init__(self, scope: Scope) -> None:
