@@ -23,8 +23,7 @@ _PARTS = frozenset({"resources", "runsettings", "environment_variables"})
 class OtherNames:
     """The other names in one scope."""
 
-    def __init__(self, scope: Scope) -> None:
-        self.scope = scope
+    scope: Scope
 
     @cached_property
     def _names(self) -> dict[str, list[tuple[Binding, tuple[str, ...]]]]:

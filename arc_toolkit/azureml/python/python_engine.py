@@ -98,7 +98,9 @@ class PythonTask(FileTask[CodeText, PythonPlan]):
         module = read_module(text.sources)
         plan = self._make(module, self._library, self._settings, self._path, before)
         if before is None:
-            findings = [*self._broken_cells(text), *plan.findings]
+            findings = plan.findings
+            if text.broken and self._settings.placed:
+                findings = [*self._broken_cells(text), *findings]
             plan.findings = sorted(
                 dict.fromkeys(findings), key=lambda finding: (finding.line, finding.column)
             )
@@ -116,7 +118,7 @@ class PythonTask(FileTask[CodeText, PythonPlan]):
                 1,
                 reason=cell.reason,
             )
-            for cell in (text.broken if self._settings.placed else ())
+            for cell in text.broken
             if any(word in cell.text for word in _ACTIONS)
         ]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from arc_toolkit.azureml.documents import Parameter, Setting
 from arc_toolkit.azureml.kinds import Slot
@@ -48,7 +49,6 @@ class PythonWriter:
         self._new: dict[int, _NewStatements] = {}
         # Function and name of the parameters to add, with their defaults; whether a step is bound to one.
         self._parameters: dict[tuple[int, str], Callable[[], None]] = {}
-        self._imports = NeededImports(self.changes, resolver.module.top)
 
     def edits(self) -> list[Edit]:
         """The edits of the whole file's text."""
@@ -221,6 +221,10 @@ class PythonWriter:
         self._new.clear()
 
     # --- imports -----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _imports(self) -> NeededImports:
+        return NeededImports(self.changes, self.resolver.module.top)
 
     def resources_class(self, statement: Statement) -> str:
         """The local name of JobResourceConfiguration, imported where it has to be; `Refused` when it cannot."""

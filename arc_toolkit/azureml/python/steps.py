@@ -66,14 +66,13 @@ def find_targets(module: Module, resolver: SdkResolver) -> list[PythonTarget]:
     return targets
 
 
-class _ScopeTargets:
+class _ScopeTargets(OtherNames):
     """The targets of a module, function or class body."""
 
     def __init__(self, scope: Scope, resolver: SdkResolver) -> None:
         self.scope = scope
         self.resolver = resolver
         self.pipeline = resolver.pipeline(scope)
-        self.names = OtherNames(scope)
 
     def find(self) -> list[PythonTarget]:
         named = list(self._named_targets())
@@ -159,9 +158,9 @@ class _ScopeTargets:
         if not isinstance(made, Step | Builder | Sweep | V1Job | UnknownSdkObject):
             return None
         is_unknown = isinstance(made, UnknownSdkObject)
-        if is_unknown and self.pipeline is None and not self.names.has_settings:
+        if is_unknown and self.pipeline is None and not self.has_settings:
             return None
-        uses = _uses_between(statement, self.names.uses(name), later)
+        uses = _uses_between(statement, self.uses(name), later)
         match made:
             case Step() if isinstance(value, ast.Call):
                 return self._target(name, made, statement, value, uses, made.generation)

@@ -79,12 +79,11 @@ class OpaqueValue(Exception):
 class Effort:
     """What the evaluation of a module, and of those that it imports, has cost so far."""
 
-    def __init__(self) -> None:
-        self.depth = 0
-        # How many bound values the current expression is inside of.
-        self.bound_values = 0
-        self.steps = 0
-        self.made = 0
+    depth = 0
+    # How many bound values the current expression is inside of.
+    bound_values = 0
+    steps = 0
+    made = 0
 
     def make(self, value: Any) -> Any:
         """The value, if it is within the limits."""
