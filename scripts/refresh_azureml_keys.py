@@ -16,7 +16,7 @@ from datetime import date
 from importlib.metadata import version
 from typing import Any
 
-from arc_toolkit.azureml.schema_keys import MAPPINGS
+from arc_toolkit.azureml.rules.schema_keys import MAPPINGS
 from arc_toolkit.file_io import write_atomic
 from arc_toolkit.resources import data_file
 

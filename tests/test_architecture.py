@@ -132,6 +132,57 @@ def violations() -> dict[tuple[str, str], set[str]]:
     return dict(found)
 
 
+def without_type_checking(tree: ast.Module) -> ast.Module:
+    """The same module without what only type checkers import."""
+    body = [
+        node
+        for node in tree.body
+        if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+    ]
+    return ast.Module(body, [])
+
+
+def import_cycles() -> list[set[str]]:
+    """The modules that import each other, also by imports in functions.
+
+    By Kosaraju's algorithm: modules in the order in which a walk leaves them, then walked backwards.
+    """
+    uses: dict[str, set[str]] = {}
+    for module, tree in modules().items():
+        names = {name.removeprefix("arc_toolkit.") for name in imports(without_type_checking(tree))}
+        names |= {name.rpartition(".")[0] for name in names - modules().keys()}
+        uses[module] = (names & modules().keys()) - {module, ""}
+    users = {module: {name for name in uses if module in uses[name]} for module in uses}
+
+    def walk(module: str, links: dict[str, set[str]], visited: dict[str, None]) -> None:
+        stack = [(module, iter(links[module]))]
+        entered.add(module)
+        while stack:
+            module, rest = stack[-1]
+            following = next((name for name in rest if name not in entered), None)
+            if following is None:
+                visited[module] = None
+                stack.pop()
+            else:
+                entered.add(following)
+                stack.append((following, iter(links[following])))
+
+    entered: set[str] = set()
+    order: dict[str, None] = {}
+    for module in uses:
+        if module not in entered:
+            walk(module, uses, order)
+    entered.clear()
+    cycles = []
+    for module in reversed(order):
+        if module not in entered:
+            component: dict[str, None] = {}
+            walk(module, users, component)
+            if len(component) > 1:
+                cycles.append(set(component))
+    return cycles
+
+
 def class_names() -> set[str]:
     """The names that two classes share."""
     places = defaultdict(list)
@@ -179,6 +230,31 @@ def prints(tree: ast.Module) -> bool:
 
 def test_imports_follow_the_table() -> None:
     assert violations() == {}
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    assert import_cycles() == []
+
+
+@pytest.mark.parametrize(
+    ("code", "is_cycle"),
+    [
+        ("from arc_toolkit.kube.b import x", True),
+        ("from arc_toolkit.kube import b", True),
+        ("def f():\n    from arc_toolkit.kube.b import x", True),
+        ("if TYPE_CHECKING:\n    from arc_toolkit.kube.b import x", False),
+        ("from arc_toolkit.kube.d import x", False),
+    ],
+)
+def test_a_cycle_is_noticed(monkeypatch: pytest.MonkeyPatch, code: str, is_cycle: bool) -> None:
+    others = {
+        "kube.b": "import arc_toolkit.kube.c",
+        "kube.c": "def f():\n    from arc_toolkit.kube import a",
+        "kube.d": "",
+    }
+    trees = {name: ast.parse(text) for name, text in {**others, "kube.a": code, "kube": ""}.items()}
+    monkeypatch.setattr(f"{__name__}.modules", lambda: trees)
+    assert import_cycles() == ([{"kube.a", "kube.b", "kube.c"}] if is_cycle else [])
 
 
 def test_every_package_has_a_row() -> None:

@@ -8,7 +8,7 @@ from scripts.walk import PAGE, page_with_walks, walk
 
 # Language -> modules and functions. These figures only go down; the goal is 28 modules for YAML, and 35 modules and
 # 260 functions for Python.
-LIMITS = {"YAML": (36, 260), "Python": (52, 340)}
+LIMITS = {"YAML": (33, 255), "Python": (48, 340)}
 
 
 def test_the_architecture_page_lists_the_modules_that_patch_goes_through() -> None:

@@ -1,17 +1,26 @@
-"""The engine of `patch` and `check` for `batch.run`: each file to the editor of its language."""
+"""AzureML files for `batch.run`, each to the task of its language; and the task of YAML files."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Protocol
 
+from arc_toolkit.azureml.apply_settings import apply_settings
+from arc_toolkit.azureml.documents import SourceFile, of_nodes, parse
+from arc_toolkit.azureml.expose_yaml import InnerParameters
+from arc_toolkit.azureml.kinds import Family, Role, Slot
 from arc_toolkit.azureml.library import Library
+from arc_toolkit.azureml.plan import Plan
+from arc_toolkit.azureml.rules import run_rules
 from arc_toolkit.azureml.settings import Settings
-from arc_toolkit.azureml.yaml_engine import patch_yaml
-from arc_toolkit.edit.files.discover import ENDINGS, Problem, foreign_yaml
-from arc_toolkit.edit.files.edits import SkipCause
+from arc_toolkit.azureml.yaml_plan import YamlPlan
+from arc_toolkit.edit.files.discover import ENDINGS, Problem, Skipped, foreign_yaml
+from arc_toolkit.edit.files.edits import SkipCause, Unreadable
+from arc_toolkit.edit.files.engine import FileTask, process_file
+from arc_toolkit.edit.files.plan import FailedGroups
+from arc_toolkit.edit.yaml.nodes import YamlText
 from arc_toolkit.file_io import is_missing, read_raw
 from arc_toolkit.findings import FileResult
 
@@ -20,6 +29,8 @@ if TYPE_CHECKING:
 
 # Standard input has no ending to go by: no YAML mapping has an import at the start of a line.
 _PYTHON = re.compile(rb"^(?:from[ \t]+[\w.]+[ \t]+import|import[ \t]+[A-Za-z_])", re.MULTILINE)
+# Sees the first plan of a file.
+NotePlan = Callable[[Plan], None]
 
 
 class Conversions(Protocol):
@@ -53,6 +64,9 @@ class AzureMLFiles:
             (by_folder or {}).items(), key=lambda item: len(item[0]), reverse=True
         )
         self._library = Library(read_raw, is_missing)
+        # For options that name a step or a kind which no file has.
+        self._steps: set[str] = set()
+        self._families: set[str] = set()
 
     def prepare(self, path: str, data: bytes) -> None:
         self._library.note_uses(path, data)
@@ -80,7 +94,7 @@ class AzureMLFiles:
             path == "-" and data.lstrip()[:1] == b"{" and b'"cells"' in data
         )
         if not is_source and not is_notebook:
-            result = patch_yaml(path, data, settings, self._library, in_folder)
+            result = patch_yaml(path, data, settings, self._library, in_folder, self._note)
             if self._conversions is not None and result.skipped is None:
                 converted = self._conversions.convert_spec(path, data, settings, self._library)
                 return converted or result
@@ -93,13 +107,136 @@ class AzureMLFiles:
 
         patch = patch_source if is_source else patch_notebook
         convert = self._conversions.plan_code(settings) if self._conversions is not None else None
-        return patch(path, data, settings, self._library, convert)
+        return patch(path, data, settings, self._library, convert, self._note)
+
+    def _note(self, plan: Plan) -> None:
+        if self._settings.steps or self._settings.kinds:
+            self._steps.update(plan.step_names())
+            self._families.update(plan.families())
 
     def finish(self) -> Iterator[Problem]:
-        for option, names, known in (
-            ("--step", self._settings.steps, self._library.steps),
-            ("--kind", self._settings.kinds, self._library.families),
+        for option, names, available in (
+            ("--step", self._settings.steps, self._steps),
+            ("--kind", self._settings.kinds, self._families),
         ):
-            for name in (name for name in names if name not in known):
-                there = ", ".join(sorted(known)) or "none"
-                yield Problem("", f"{option} {name} matches nothing; there are: {there}")
+            for name in (name for name in names if name not in available):
+                listed = ", ".join(sorted(available)) or "none"
+                yield Problem("", f"{option} {name} matches nothing; there are: {listed}")
+
+
+# --- YAML ------------------------------------------------------------------------------------------------------
+
+
+class YamlTask(FileTask[YamlText, YamlPlan]):
+    """Settings and rules for one file."""
+
+    def __init__(
+        self,
+        file: SourceFile,
+        settings: Settings,
+        library: Library,
+        in_folder: bool,
+        inner_parameters: InnerParameters,
+        note: NotePlan | None,
+    ) -> None:
+        self._file = file
+        self._settings = settings
+        self._library = library
+        self._in_folder = in_folder
+        self._inner_parameters = inner_parameters
+        self._note = note
+
+    def read(self, path: str, data: bytes) -> YamlText:
+        return self._file.yaml
+
+    def plan(
+        self, text: YamlText, before: YamlPlan | None, failed_groups: FailedGroups
+    ) -> YamlPlan:
+        file = self._file
+        if before is not None:
+            file = of_nodes(file.path, text.encode(), text, self._library)
+        plan = YamlPlan(
+            file,
+            self._library,
+            self._settings,
+            self._in_folder,
+            before,
+            failed_groups,
+            self._inner_parameters,
+        )
+        if self._note is not None and before is None:
+            self._note(plan)
+        return plan_yaml(plan)
+
+    def why_unchanged(self, plan: YamlPlan) -> str:
+        requested = [rule for rule in plan.settings.placed if plan.settings.wants(rule)]
+        if not requested:
+            return "nothing in it needs a fix"
+        if plan.already_as_requested:
+            return "it has all that was asked for"
+        if not any(plan.wants(requested[0], target) for target in plan.known_targets()):
+            return "nothing in it is selected (--step, --kind, or an inline ignore)"
+        if requested == ["threads"]:
+            return "no evidence of LightGBM or FAISS in what it runs"
+        return "nothing in it takes what was asked for"
+
+
+def plan_yaml(plan: YamlPlan) -> YamlPlan:
+    """All edits and findings for a file."""
+    apply_settings(plan)
+    run_rules(plan, plan.file.yaml.text)
+    return plan
+
+
+def patch_yaml(
+    path: str,
+    data: bytes,
+    settings: Settings,
+    library: Library,
+    in_folder: bool = True,
+    note: NotePlan | None = None,
+    inner: dict[str, dict[Slot, tuple[str, str]]] | None = None,
+) -> FileResult:
+    """What the settings and rules make of one file; `inner` has the parameters of pipeline files looked at before."""
+    try:
+        file = library.parse(path, data)
+    except Unreadable as error:
+        return FileResult(path, data, skipped=Skipped.of(path, error))
+    inner = {} if inner is None else inner
+    if settings.expose_parameters:
+        _expose_inner(file, settings, library, in_folder, inner)
+    return process_file(path, data, YamlTask(file, settings, library, in_folder, inner, note))
+
+
+def _expose_inner(
+    file: SourceFile,
+    settings: Settings,
+    library: Library,
+    in_folder: bool,
+    inner: dict[str, dict[Slot, tuple[str, str]]],
+) -> None:
+    """The parameters of the pipeline files that a file names, as this run leaves them: a pipeline passes them on.
+
+    This is decided before the file is planned, the innermost pipelines first.
+    """
+    for document in file.documents:
+        for step in document.steps:
+            path = step.reference
+            if step.kind.family != Family.PIPELINE or path is None or path in inner:
+                continue
+            inner[path] = {}  # also for two pipelines that name each other
+            if not library.is_given(path):
+                continue  # its steps get nothing by this run, which is reported
+            try:
+                data = library.read(path)
+                name = library.given_path(path)
+                result = patch_yaml(name, data, settings, library, in_folder, inner=inner)
+                after = parse(path, result.after or data, library)
+            except (OSError, Unreadable):
+                continue
+            plan, root = YamlPlan(after, library, settings), after.documents[0].root
+            for slot in (Slot.INSTANCE_TYPE, Slot.INSTANCE_COUNT):
+                parameter = plan.parameter(root, slot)
+                default = root.text("inputs", parameter, "default")
+                if root.kind.role == Role.COMPONENT and default is not None:
+                    inner[path][slot] = parameter, default

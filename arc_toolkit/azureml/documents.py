@@ -160,6 +160,16 @@ class Target:
         """
         return self.kind in _OWN_RESOURCES and "component" in self.own
 
+    @property
+    def step_name(self) -> str | None:
+        """The name of the step that it is, or that it is written in."""
+        step = self if self.kind.role == Role.STEP else self.parent
+        return step.name if step is not None and step.kind.role == Role.STEP else None
+
+    @property
+    def is_unknown_step(self) -> bool:
+        return self.kind.family == Family.OTHER and self.kind.role == Role.STEP
+
     def owns(self, path: KeyPath) -> bool:
         """Whether it has a value of its own at a path."""
         return self.text(*path) is not None

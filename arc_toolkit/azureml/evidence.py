@@ -9,18 +9,13 @@ import os
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Literal, Protocol
 
 import yaml
 
 from arc_toolkit.azureml.documents import Document, Target, folder_of
 from arc_toolkit.azureml.kinds import Role
-from arc_toolkit.azureml.threads import (
-    FrameworkEvidence,
-    evidence_in_code,
-    evidence_in_command,
-    evidence_in_dependencies,
-)
 from arc_toolkit.edit.yaml.nodes import YamlNode, get, pairs, text_of, walk
 
 # Where a command, or what is one in effect, is in each kind.
@@ -52,6 +47,24 @@ _HIDDEN_USE = re.compile(
     r"^[ \t]*(?:from|import)[ \t]+(?:flaml|autogluon|pycaret|darts|sktime|treelite|hummingbird|azureml\.automl)\b",
     re.MULTILINE,
 )
+
+
+Framework = Literal["lightgbm", "faiss"]
+
+
+@dataclass(frozen=True, slots=True)
+class FrameworkEvidence:
+    """One reason to believe that a job uses a framework: `lightgbm in conda file env.yml`."""
+
+    what: Literal["lightgbm", "faiss", "dataloader", "workers"]
+    where: str
+    # For `workers`: how many.
+    count: int = 0
+
+    def __str__(self) -> str:
+        if self.what == "workers":
+            return f"num_workers {self.count} in {self.where}"
+        return f"{'a DataLoader' if self.what == 'dataloader' else self.what} in {self.where}"
 
 
 class Files(Protocol):
@@ -266,3 +279,65 @@ def _module_files(
         for name in names:
             if name.isidentifier():
                 yield os.path.join(base, f"{name}.py")
+
+
+# --- words of texts --------------------------------------------------------------------------------------------
+
+
+_WORD = re.compile(r"(?i)(?<![a-z0-9])(lightgbm|faiss)(?![a-z])")
+# `import lightgbm`, `import a, faiss`, `from synapse.ml.lightgbm import x`, `from mlflow import lightgbm`,
+# `from langchain.vectorstores import FAISS`
+_IMPORT = re.compile(
+    r"(?m)^[ \t]*(?:import|from)[ \t]+(?:[^\n#]*[., \t])?(lightgbm|faiss|FAISS)\b(?![ \t]*=)"
+)
+_LOADER = re.compile(r"(?<!\w)DataLoader[ \t]*\(")
+_WORKERS_CODE = re.compile(r"(?<!\w)num_workers[ \t]*=[ \t]*(\d{1,4})(?!\w)")
+_WORKERS_COMMAND = re.compile(
+    r"--(?:num[-_]workers|dataloader[-_](?:num[-_])?workers|workers)(?:[ \t]+|=)(\d{1,4})(?!\w)"
+)
+
+
+def evidence_in_command(command: str, where: str = "the command") -> list[FrameworkEvidence]:
+    """From a command line: the frameworks it names and `--num_workers N`."""
+    evidence = _words_found(command, where)
+    if "workers" in command and (number := _WORKERS_COMMAND.search(command)):
+        evidence.append(FrameworkEvidence("workers", where, int(number[1])))
+    return evidence
+
+
+def evidence_in_dependencies(text: str, where: str) -> list[FrameworkEvidence]:
+    """From a conda file, pip requirements, an image name or a Dockerfile; comments do not count."""
+    if not _mentions(text):
+        return []
+    return _words_found("\n".join(line.partition("#")[0] for line in text.splitlines()), where)
+
+
+def evidence_in_code(text: str, where: str) -> list[FrameworkEvidence]:
+    """From Python source: imports, and a PyTorch DataLoader with its workers."""
+    evidence = [
+        FrameworkEvidence(_framework(name), where) for name in dict.fromkeys(_IMPORT.findall(text))
+    ]
+    if "torch" in text and _LOADER.search(text):
+        evidence.append(FrameworkEvidence("dataloader", where))
+        if number := _WORKERS_CODE.search(text):
+            evidence.append(FrameworkEvidence("workers", where, int(number[1])))
+    return evidence
+
+
+def _mentions(text: str) -> bool:
+    """Cheap, and enough for nearly every text: the expressions run only on the rest."""
+    lower = text.lower()
+    return "lightgbm" in lower or "faiss" in lower
+
+
+def _words_found(text: str, where: str) -> list[FrameworkEvidence]:
+    if not _mentions(text):
+        return []
+    return [
+        FrameworkEvidence(_framework(name), where)
+        for name in dict.fromkeys(map(str.lower, _WORD.findall(text)))
+    ]
+
+
+def _framework(name: str) -> Framework:
+    return "faiss" if name.lower() == "faiss" else "lightgbm"

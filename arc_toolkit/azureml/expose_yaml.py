@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from arc_toolkit.azureml.documents import FILE_STYLE, Parameter, Target, parse
+from arc_toolkit.azureml.documents import FILE_STYLE, Parameter, Target
+from arc_toolkit.azureml.expose import EXPOSE, parameter_names
 from arc_toolkit.azureml.kinds import Family, Role, Slot
-from arc_toolkit.azureml.place import EXPOSE
-from arc_toolkit.azureml.plan import parameter_names
+from arc_toolkit.azureml.values import MAX_PIPELINE_DEPTH
 from arc_toolkit.edit.files.edits import Refused, Unreadable
 from arc_toolkit.edit.yaml.editor import YamlEditor
 from arc_toolkit.edit.yaml.nodes import KeyPath, YamlNode, compose, construct, get, pairs, text_of
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 _SCHEMA = "https://azuremlschemas.azureedge.net/latest/commandComponent.schema.json"
 # What of an inline command job belongs to a component; the rest is the step's.
 _COMPONENT_KEYS = ("command", "code", "environment", "distribution")
-# Pipelines in pipelines.
-_DEEPEST = 20
+# Of pipeline files, by their full path: the input for each slot, and its default.
+InnerParameters = Mapping[str, Mapping[Slot, tuple[str, str]]]
 
 
 def report_root(plan: YamlPlan, root: Target) -> None:
@@ -108,7 +108,7 @@ def _is_for(
         or str(path[-1]) not in parameter_names(slot)
     ):
         return False
-    inner = plan.library.referenced(step) if depth < _DEEPEST else None
+    inner = plan.library.referenced(step) if depth < MAX_PIPELINE_DEPTH else None
     if inner is None:
         return True
     return _is_free(
@@ -135,7 +135,7 @@ def _bindings(node: YamlNode | None, path: KeyPath = ()) -> Iterator[tuple[KeyPa
 
 def pass_on(plan: YamlPlan, outer: Target, step: Target) -> None:
     """What the pipeline of a step exposes, `outer` exposes too."""
-    for slot, (name, default) in _exposed_by(plan, step).items():
+    for slot, (name, default) in plan.inner_parameters.get(step.reference or "", {}).items():
         path = ("inputs", name)
         own = plan.parameter(outer, slot)
         is_passed = step.text(*path) == str(Parameter(own))
@@ -145,7 +145,7 @@ def pass_on(plan: YamlPlan, outer: Target, step: Target) -> None:
             continue
         asked = getattr(plan.settings, slot.path[-1]) if plan.settings.wants(slot.rule) else None
         inner = step.text(*path) or default
-        declared = plan.planned(outer, "inputs", own) or plan.planned(
+        declared = plan.values.own(outer, "inputs", own) or plan.values.own(
             outer, "inputs", own, "default"
         )
         if asked is None and not is_passed and declared not in (None, inner):
@@ -159,32 +159,6 @@ def pass_on(plan: YamlPlan, outer: Target, step: Target) -> None:
         has_value = asked is None and declared is not None
         if (has_value or plan.declare(outer, slot, asked or value)) and not is_passed:
             plan.set(EXPOSE, step, path, Parameter(own))
-
-
-def _exposed_by(plan: YamlPlan, step: Target) -> dict[Slot, tuple[str, str]]:
-    """The parameters of the pipeline file that a step names, and their defaults, as this run leaves that file."""
-    from arc_toolkit.azureml.yaml_engine import patch_yaml
-    from arc_toolkit.azureml.yaml_plan import YamlPlan
-
-    path, library = step.reference, plan.library
-    if path is None or not library.is_given(path):
-        return {}  # its steps get nothing by this run, which is reported
-    if path not in library.exposed:
-        library.exposed[path] = {}  # also for two pipelines that name each other
-        try:
-            data, given = library.read(path), library.given_path(path)
-            result = patch_yaml(given, data, plan.settings, library, plan.in_folder)
-            file = parse(path, result.after or data, library)
-        except (OSError, Unreadable):
-            return {}
-        library.patched[given] = result, plan.settings
-        inner, root = YamlPlan(file, library, plan.settings), file.documents[0].root
-        for slot in (Slot.INSTANCE_TYPE, Slot.INSTANCE_COUNT):
-            name = inner.parameter(root, slot)
-            default = root.text("inputs", name, "default")
-            if root.kind.role == Role.COMPONENT and default is not None:
-                library.exposed[path][slot] = name, default
-    return library.exposed[path]
 
 
 # --- an inline command step ------------------------------------------------------------------------------------

@@ -20,14 +20,11 @@ from arc_toolkit.azureml.documents import (
     local_reference,
     parse,
 )
-from arc_toolkit.azureml.evidence import EvidenceReader
-from arc_toolkit.azureml.kinds import Family, Role, Slot, TargetKind
-from arc_toolkit.azureml.settings import Settings
-from arc_toolkit.azureml.threads import FrameworkEvidence
+from arc_toolkit.azureml.evidence import EvidenceReader, FrameworkEvidence
+from arc_toolkit.azureml.kinds import Family, Role, TargetKind
 from arc_toolkit.edit.files.discover import CODE_ENDINGS
 from arc_toolkit.edit.files.edits import Unreadable
 from arc_toolkit.edit.yaml.nodes import MAX_BYTES
-from arc_toolkit.findings import FileResult
 
 Read = Callable[[str], bytes]
 
@@ -78,9 +75,6 @@ class Library:
         self._files: OrderedDict[str, SourceFile | None] = OrderedDict()
         self._loading: set[str] = set()
         self._evidence = EvidenceReader(self)
-        # What the documents of the run have, for options that name a step or a kind.
-        self.steps: set[str] = set()
-        self.families: set[str] = set()
         self._missing: dict[str, bool] = {}
         # The files of the run: full path -> the path that was given.
         self._given: dict[str, str] = {}
@@ -95,10 +89,6 @@ class Library:
         self._python_files: dict[str, list[tuple[tuple[str, ...], str]]] = {}
         # The folders around code that loads components by names which are not known: it may use any of them.
         self._open_folders: set[str] = set()
-        # pipeline -> the parameters that it has after this run, with their defaults
-        self.exposed: dict[str, dict[Slot, tuple[str, str]]] = {}
-        # What became of these pipelines, and with which settings, until it is their turn.
-        self.patched: dict[str, tuple[FileResult, Settings]] = {}
         # file, or name of a component -> the files whose sweeps and steps name it
         self._users: dict[str, list[str]] = {}
 

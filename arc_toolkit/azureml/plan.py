@@ -1,40 +1,35 @@
-"""The plan for one file: what is known about it, what is to change, and the findings so far.
+"""The plan for one file: its targets, its values, what is to change, and the findings so far.
 
-Settings (`place.py`) and rules speak to a `Plan` and read `Target`s; none of them knows a language. `YamlPlan` and
+Settings and rules speak to a `Plan` and read `Target`s; none of them knows a language. `YamlPlan` and
 `PythonPlan` write values into theirs.
 """
 
 from __future__ import annotations
 
-import re
+import os.path
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
-from arc_toolkit.azureml.documents import Document, Setting, Target, is_bound
-from arc_toolkit.azureml.kinds import Role, Slot
+from arc_toolkit.azureml.documents import (
+    RESOURCE_KEYS,
+    Document,
+    Setting,
+    State,
+    Target,
+    is_bound,
+)
+from arc_toolkit.azureml.evidence import FrameworkEvidence
+from arc_toolkit.azureml.kinds import Family, Role, Slot
 from arc_toolkit.azureml.library import Library
-from arc_toolkit.azureml.schema_keys import ForeignKey, foreign_keys
 from arc_toolkit.azureml.settings import Settings
-from arc_toolkit.azureml.threads import FrameworkEvidence
+from arc_toolkit.azureml.values import Values
 from arc_toolkit.edit.files.edits import Refused
 from arc_toolkit.edit.files.ignores import Ignores
 from arc_toolkit.edit.files.plan import FailedGroups, FilePlan, Operation
-from arc_toolkit.edit.yaml.nodes import KeyPath, YamlNode, pairs, text_of
+from arc_toolkit.edit.yaml.nodes import INT, KeyPath, YamlNode, pairs, text_of
 from arc_toolkit.findings import Fix, Language, Rule, Severity
-
-# `${{inputs.x}}`, and `${{parent.inputs.x}}` in a step.
-_BINDING = re.compile(r"\$\{\{\s*(parent\.)?inputs\.([A-Za-z0-9_]+)\s*\}\}")
-# Pipelines in pipelines.
-_DEEPEST = 20
-
-
-def parameter_names(slot: Slot) -> Iterator[str]:
-    """What the input for a slot may be called, the best first."""
-    field = slot.path[-1]
-    yield field
-    yield f"job_{field}"
-    yield from (f"job_{field}_{number}" for number in range(2, 100))
 
 
 class Plan(FilePlan[Any]):
@@ -60,13 +55,11 @@ class Plan(FilePlan[Any]):
         # Only the edits of a second run count, not its findings.
         self.is_second = before is not None
         self.documents: tuple[Document, ...] = ()
-        self._targets: list[Target] | None = None
-        self._foreign: list[ForeignKey] | None = None
-        self._planned: dict[KeyPath, Any] = {}
-        # What rules know about the compute of a target, by its path.
-        self.computes: dict[KeyPath, Any] = {}
-        # Whether a target has a value that was asked for.
-        self.has_asked = False
+        self.values = Values(path, library, settings.expose_parameters)
+        # What rules have found out about the file, for each other.
+        self.rule_facts: dict[KeyPath, Any] = {}
+        # True once any target already has a requested value.
+        self.already_as_requested = False
         # By path, so that the second run of the same file (`before`) need not look again; unless a fix was made, which
         # may bring evidence: a misspelt `environment` names no framework until it is renamed.
         is_same = before is not None and not any(
@@ -103,8 +96,27 @@ class Plan(FilePlan[Any]):
         """The default of an input that a pipeline has already."""
 
     @abstractmethod
+    def parameter(self, pipeline: Target, slot: Slot) -> str:
+        """The name of the input that is exposed for a slot."""
+
+    @abstractmethod
+    def expose_others(self) -> None:
+        """Expose the resources of what is not a pipeline, where the language has a way."""
+
+    @abstractmethod
     def replace_restep(self, target: Target, value: str) -> bool:
         """AMLARC_RESTEP of a target becomes AMLARC_PRESTEP with this value."""
+
+    @abstractmethod
+    def step_names(self) -> Iterable[str]:
+        """The names that `--step` knows."""
+
+    def families(self) -> Iterator[str]:
+        """The names of `--kind` that select a target."""
+        for target in self.known_targets():
+            yield target.kind.family
+            if Family.DISTRIBUTED in self.settings.kinds and self.values.is_distributed(target):
+                yield Family.DISTRIBUTED
 
     def targets(self) -> Iterable[Target]:
         """Everything that settings may go to."""
@@ -112,15 +124,11 @@ class Plan(FilePlan[Any]):
 
     def known_targets(self) -> Sequence[Target]:
         """Everything that is known well enough for rules to judge it."""
-        if self._targets is None:  # most rules ask for them
-            self._targets = [target for document in self.documents for target in document.targets]
-        return self._targets
+        return self._known_targets
 
-    def foreign_keys(self) -> Sequence[ForeignKey]:
-        """The keys of targets that azure-ai-ml does not know where they are."""
-        if self._foreign is None:
-            self._foreign = list(foreign_keys(self.known_targets()))
-        return self._foreign
+    @cached_property
+    def _known_targets(self) -> Sequence[Target]:
+        return [target for document in self.documents for target in document.targets]
 
     def unsupported(self, target: Target, slot: Slot) -> str | None:
         """Why a target does not take a setting; None where it does."""
@@ -130,17 +138,9 @@ class Plan(FilePlan[Any]):
         """Whether a target gets a value by way of another target, which is given it."""
         return False
 
-    def parameter(self, pipeline: Target, slot: Slot) -> str:
-        """The name of the input that is exposed for a slot."""
-        return slot.path[-1]
-
     def bind(self, step: Target, slot: Slot) -> bool:
         """Make ready for binding a slot of a step to an input; False where that cannot be done."""
         return True
-
-    @abstractmethod
-    def expose_others(self) -> None:
-        """Expose the resources of what is not a pipeline, where the language has a way."""
 
     def leaves_to_parameters(self, target: Target) -> bool:
         """Whether a target gets no literal resources, because exposed parameters go around it."""
@@ -194,9 +194,7 @@ class Plan(FilePlan[Any]):
                 applied = applied or usable
             except Refused as refusal:
                 reason = f"{reason}; {refusal.reason}" if reason else refusal.reason
-        self.add_finding(
-            rule.id, rule.severity, message, at, reason=reason, fix=change, applied=applied
-        )
+        self.add_finding(rule.id, rule.severity, message, at, reason, fix=change, applied=applied)
 
     # --- which targets ---------------------------------------------------------------------------------------
 
@@ -205,22 +203,10 @@ class Plan(FilePlan[Any]):
         settings = self.settings
         if not settings.wants(rule) or self.covers(rule, target.at):
             return False
-        if settings.kinds and not settings.kinds_of(
-            target.kind.family, self.is_distributed(target)
-        ):
-            return False
-        if settings.steps:
-            step = target if target.kind.role == Role.STEP else target.parent
-            return step is not None and step.kind.role == Role.STEP and step.name in settings.steps
-        return True
-
-    def is_distributed(self, target: Target) -> bool:
-        """Whether a v2 target, or the component or trial that it names, has a `distribution`."""
-        holders = ((), ("component",), ("trial",))
-        if any(target.get(*holder, "distribution") is not None for holder in holders):
-            return True
-        document = self.library.referenced(target)
-        return document is not None and document.root.get("distribution") is not None
+        return settings.selects_step(target.step_name) and (
+            not settings.kinds
+            or settings.selects_kind(target.kind.family, self.values.is_distributed(target))
+        )
 
     def ignored(self, rule: str, target: Target, path: KeyPath = ()) -> bool:
         """Whether an inline ignore is at a target, or on a line of the keys and values on the way to `path`."""
@@ -231,106 +217,84 @@ class Plan(FilePlan[Any]):
             places += [part for part in (key, node) if part is not None]
         return any(self.covers(rule, place) for place in places)
 
+    # --- settings into targets -------------------------------------------------------------------------------
+
+    def place(self, target: Target, settings: Sequence[Setting]) -> list[Setting]:
+        """Write the settings that differ from the values of a target. Those that were written; why not is reported."""
+        different = [setting for setting in settings if self._differs(target, setting)]
+        if not different:
+            return []
+        return self.write(target, [*different, *self._repeated(target, different)])
+
+    def _differs(self, target: Target, setting: Setting) -> bool:
+        rule, path = setting.rule, setting.path
+        if not self.wants(rule, target) or self.ignored(rule, target, path):
+            return False
+        if (why := self.unsupported(target, setting.slot)) is not None:
+            # A setting that a kind cannot have is not a fault; a step of unknown kind may need it.
+            severity: Severity = "warning" if target.is_unknown_step else "note"
+            self.add_finding(rule, severity, f"not set on {target.shown}", target.at, why)
+            return False
+        if self.inherits(target, path):
+            return False
+        message = f"{path[-1]} of {target.shown} is not changed"
+        match target.state(setting):
+            case State.EQUAL:
+                self.already_as_requested = True
+            case State.BOUND:
+                # Whoever bound it chose so: no fault.
+                reason = f"it is bound to {target.written(path)}"
+                self.add_finding(rule, "note", message, target.place_of(path), reason)
+            case State.OPAQUE:
+                self.add_finding(rule, "warning", message, target.at, target.opaque_reason(path))
+            case State.ABSENT | State.DIFFERENT:
+                return True
+        return False
+
+    def _repeated(self, target: Target, settings: Sequence[Setting]) -> list[Setting]:
+        """What else the component says in the `resources` that the target's would replace."""
+        new = {setting.path[-1]: setting for setting in settings if setting.path[0] == "resources"}
+        if self.language == "python" or not new:
+            return []
+        rule = next(iter(new.values())).rule
+        repeated = []
+        for name, (_, node) in pairs(self.values.replaced_resources(target)).items():
+            text = text_of(node)
+            if name in new or name not in RESOURCE_KEYS or text is None or is_bound(text):
+                continue
+            if self.values.own(target, "resources", name) is None:
+                value = int(text) if node.tag == INT and text.isdigit() else text
+                repeated.append(Setting(rule, Slot.INSTANCE_TYPE, value, ("resources", name)))
+        return repeated
+
+    def requested_resources(self) -> dict[Slot, str | int | None]:
+        """Instance type and count as they were asked for."""
+        return {
+            Slot.INSTANCE_TYPE: self.settings.instance_type,
+            Slot.INSTANCE_COUNT: self.settings.instance_count,
+        }
+
+    def report_other_file(self, target: Target, rule: str) -> None:
+        """A pipeline that is a component in another place: its steps are set there, or not at all."""
+        written = target.text("component")
+        if self.language == "python":  # there `component` is an expression
+            written = os.path.basename(target.reference) if target.reference else None
+        if written is None or not self.wants(rule, target):
+            return
+        reason = f"the steps of {written} are in the workspace or a registry: set it where that component is written"
+        if target.reference is not None:
+            if self.library.is_given(target.reference):
+                return
+            reason = f"its steps are in {written}: give that file too"
+        message = f"not set on the steps of {target.shown}"
+        self.add_finding(rule, "warning", message, target.at, reason)
+
     # --- what a target is like -------------------------------------------------------------------------------
-
-    def planned(self, target: Target, name: str, *path: str | int) -> str | None:
-        """The text at a path as it will be: what is planned, else what is there."""
-        if self._planned:
-            value = self._planned.get((*target.path, name, *path))
-            if value is not None:
-                return str(value)
-        return target.text(name, *path)
-
-    def is_planned(self, path: KeyPath) -> bool:
-        return path in self._planned
-
-    def is_filled(self, path: KeyPath) -> bool:
-        """Whether something will be below a path where nothing is now."""
-        return any(planned[: len(path)] == path for planned in self._planned)
-
-    def expect(self, path: KeyPath, value: Any) -> None:
-        """A value that will be at a path of the file."""
-        self._planned[path] = value
-
-    def effective(self, target: Target, name: str, *path: str) -> str | None:
-        """A value of a target, or of the sweep around it, or of the component that it names."""
-        first, *rest = map(str, target.path_of((name, *path)))
-        if (own := self.planned(target, first, *rest)) is not None:
-            return own
-        if (
-            path
-            and name in ("resources", "distribution")
-            and name in target.own
-            and target.kind.role == Role.STEP
-        ):
-            return None  # those of a step replace those of its component
-        if target.kind.role.is_trial and target.parent is not None:
-            return self.effective(target.parent, name, *path)
-        for inline in ("component", "trial"):
-            if inline in target.own and (value := target.text(inline, name, *path)) is not None:
-                return value
-        document = self.library.referenced(target)
-        return document.root.text(name, *path) if document else None
-
-    def replaced_resources(self, target: Target) -> YamlNode | None:
-        """The `resources` of a component or trial that those of the target itself would replace.
-
-        azure-ai-ml sends a step's `resources` in place of its component's, and a sweep's in place of its trial's.
-        """
-        if target.get("resources") is not None:
-            return None
-        for inline in ("component", "trial"):
-            if (node := target.get(inline, "resources")) is not None:
-                return node
-        document = self.library.referenced(target)
-        return document.root.get("resources") if document else None
-
-    def instance_type(self, target: Target) -> str | None:
-        """The instance type that a target will run on; None where none is set, or it is bound to no default."""
-        return self.resolved(target, self.effective(target, *Slot.INSTANCE_TYPE.path))
-
-    def resolved(self, target: Target, text: str | None) -> str | None:
-        """A value of a target, or of the input that it is bound to; None where that has none, or one of several."""
-        values = self.possible_values(target, text)
-        return next(iter(values)) if len(values) == 1 else None
-
-    def possible_values(self, target: Target, text: str | None, depth: int = 0) -> set[str]:
-        """What a value of a target can be: if it is bound to an input, the default of that, or what is passed to it."""
-        if text is None or not is_bound(text):
-            return set() if text is None else {text}
-        match = _BINDING.fullmatch(text.strip())
-        if match is None or depth > _DEEPEST:
-            return set()
-        of_parent, name = match.groups()
-        holder: Target | None = target
-        if of_parent:
-            holder = (
-                target.parent.parent
-                if target.kind.role.is_trial and target.parent
-                else target.parent
-            )
-        if holder is None:
-            return set()
-        if passed := self.passed_values(holder, name, depth + 1):
-            return passed
-        value = self.planned(holder, "inputs", name) or self.planned(
-            holder, "inputs", name, "default"
-        )
-        value = value or self.planned(holder, "inputs", name, "value")
-        if value is None and (document := self.library.referenced(holder)):
-            value = document.root.text("inputs", name, "default")
-        return self.possible_values(holder, value, depth + 1)
-
-    def passed_values(self, pipeline: Target, name: str, depth: int) -> set[str]:
-        """What the steps of other files that use this pipeline pass to an input of it; nothing where there are none."""
-        return set()
 
     def variables(self, target: Target) -> dict[str, str]:
         """The environment variables of a target as they are written now."""
-        node = target.get("environment_variables")
-        return (
-            {name: text_of(value) or "" for name, (_, value) in pairs(node).items()} if node else {}
-        )
+        rows = pairs(target.get("environment_variables"))
+        return {name: text_of(value) or "" for name, (_, value) in rows.items()}
 
     def evidence(self, target: Target) -> tuple[FrameworkEvidence, ...]:
         if target.path not in self._evidence:

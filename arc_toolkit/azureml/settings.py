@@ -18,7 +18,7 @@ SweepForm = Literal["step", "job", "python"]
 # What the user asked for on the command line; `--only` and `--skip` take these names beside those of the rules,
 # and a finding about a setting that could not be placed carries the setting's name as its rule.
 _PLACED = ("instance-type", "instance-count", "compute", "expose-parameters", "threads")
-SETTING_RULES = (*_PLACED, "sweep-to-v2", "prs-to-v2")
+SETTING_NAMES = (*_PLACED, "sweep-to-v2", "prs-to-v2")
 # Variables that mean something else to the shell, the loader or Python.
 _RESERVED = re.compile(
     "PATH|HOME|USER|SHELL|PWD|IFS|TMPDIR|LANG|HOSTNAME|LD_LIBRARY_PATH|LD_PRELOAD|PYTHONPATH|"
@@ -59,7 +59,11 @@ class Settings:
         """Whether `--only` and `--skip` let this rule (or setting) work."""
         return rule not in self.skip and (not self.only or rule in self.only)
 
-    def kinds_of(self, family: str, distributed: bool) -> bool:
+    def selects_step(self, name: str | None) -> bool:
+        """Whether `--step` selects a target that is, or belongs to, a step of this name."""
+        return not self.steps or name in self.steps
+
+    def selects_kind(self, family: str, distributed: bool) -> bool:
         """Whether `--kind` selects a target of this family; any that has a `distribution` is distributed too."""
         return family in self.kinds or (distributed and "distributed" in self.kinds)
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Literal
 
+from arc_toolkit.azureml.evidence import Framework, FrameworkEvidence
 from arc_toolkit.azureml.settings import Settings
 
 PRESTEP = "AMLARC_PRESTEP"
@@ -23,8 +24,6 @@ LIGHTGBM_NAMES = ("MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "OMP_NUM_THREADS")
 FAISS_NAMES = ("OMP_NUM_THREADS",)
 # The inner blanks are as in the note.
 GET_CORES = "` get_cores `"
-
-Framework = Literal["lightgbm", "faiss"]
 
 
 # --- AMLARC_PRESTEP --------------------------------------------------------------------------------------------
@@ -185,83 +184,6 @@ def launched_processes(command: str | None) -> str | None:
         return None
     match = _LAUNCHED.search(command.replace("\\\n", " "))
     return match[1].strip("\"'") if match else None
-
-
-# --- evidence --------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class FrameworkEvidence:
-    """One reason to believe that a job uses a framework: `lightgbm in conda file env.yml`."""
-
-    what: Literal["lightgbm", "faiss", "dataloader", "workers"]
-    where: str
-    # For `workers`: how many.
-    count: int = 0
-
-    def __str__(self) -> str:
-        if self.what == "workers":
-            return f"num_workers {self.count} in {self.where}"
-        return f"{'a DataLoader' if self.what == 'dataloader' else self.what} in {self.where}"
-
-
-_WORD = re.compile(r"(?i)(?<![a-z0-9])(lightgbm|faiss)(?![a-z])")
-# `import lightgbm`, `import a, faiss`, `from synapse.ml.lightgbm import x`, `from mlflow import lightgbm`,
-# `from langchain.vectorstores import FAISS`
-_IMPORT = re.compile(
-    r"(?m)^[ \t]*(?:import|from)[ \t]+(?:[^\n#]*[., \t])?(lightgbm|faiss|FAISS)\b(?![ \t]*=)"
-)
-_LOADER = re.compile(r"(?<!\w)DataLoader[ \t]*\(")
-_WORKERS_CODE = re.compile(r"(?<!\w)num_workers[ \t]*=[ \t]*(\d{1,4})(?!\w)")
-_WORKERS_COMMAND = re.compile(
-    r"--(?:num[-_]workers|dataloader[-_](?:num[-_])?workers|workers)(?:[ \t]+|=)(\d{1,4})(?!\w)"
-)
-
-
-def evidence_in_command(command: str, where: str = "the command") -> list[FrameworkEvidence]:
-    """From a command line: the frameworks it names and `--num_workers N`."""
-    evidence = _words_found(command, where)
-    if "workers" in command and (number := _WORKERS_COMMAND.search(command)):
-        evidence.append(FrameworkEvidence("workers", where, int(number[1])))
-    return evidence
-
-
-def evidence_in_dependencies(text: str, where: str) -> list[FrameworkEvidence]:
-    """From a conda file, pip requirements, an image name or a Dockerfile; comments do not count."""
-    if not _mentions(text):
-        return []
-    return _words_found("\n".join(line.partition("#")[0] for line in text.splitlines()), where)
-
-
-def evidence_in_code(text: str, where: str) -> list[FrameworkEvidence]:
-    """From Python source: imports, and a PyTorch DataLoader with its workers."""
-    evidence = [
-        FrameworkEvidence(_framework(name), where) for name in dict.fromkeys(_IMPORT.findall(text))
-    ]
-    if "torch" in text and _LOADER.search(text):
-        evidence.append(FrameworkEvidence("dataloader", where))
-        if number := _WORKERS_CODE.search(text):
-            evidence.append(FrameworkEvidence("workers", where, int(number[1])))
-    return evidence
-
-
-def _mentions(text: str) -> bool:
-    """Cheap, and enough for nearly every text: the expressions run only on the rest."""
-    lower = text.lower()
-    return "lightgbm" in lower or "faiss" in lower
-
-
-def _words_found(text: str, where: str) -> list[FrameworkEvidence]:
-    if not _mentions(text):
-        return []
-    return [
-        FrameworkEvidence(_framework(name), where)
-        for name in dict.fromkeys(map(str.lower, _WORD.findall(text)))
-    ]
-
-
-def _framework(name: str) -> Framework:
-    return "faiss" if name.lower() == "faiss" else "lightgbm"
 
 
 # --- the decision ----------------------------------------------------------------------------------------------

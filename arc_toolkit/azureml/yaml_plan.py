@@ -9,9 +9,16 @@ from functools import partial
 import yaml
 
 from arc_toolkit.azureml.documents import RESOURCE_KEYS, Setting, SourceFile, Target
-from arc_toolkit.azureml.kinds import KINDS, Family, Role, Slot
+from arc_toolkit.azureml.expose import EXPOSE
+from arc_toolkit.azureml.expose_yaml import (
+    InnerParameters,
+    move_to_component,
+    parameter_name,
+    pass_on,
+    report_root,
+)
+from arc_toolkit.azureml.kinds import Family, Role, Slot
 from arc_toolkit.azureml.library import Library
-from arc_toolkit.azureml.place import EXPOSE
 from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.threads import PRESTEP, RESTEP
@@ -63,6 +70,7 @@ class YamlPlan(Plan):
         in_folder: bool = True,
         before: YamlPlan | None = None,
         failed_groups: FailedGroups | None = None,
+        inner_parameters: InnerParameters | None = None,
     ) -> None:
         ignored_lines = find_ignores(file.yaml.text)
         super().__init__(
@@ -82,8 +90,8 @@ class YamlPlan(Plan):
         # Where the steps of a pipeline are bound to inputs, with the text there.
         self.bindings: dict[Target, list[tuple[KeyPath, str]]] = {}
         self._steps: dict[KeyPath, Target] = {}
-        # What other files pass to the inputs of this pipeline.
-        self._passed: dict[str, set[str]] = {}
+        # The parameters of the pipeline files that steps of this one name, after this run.
+        self.inner_parameters = inner_parameters or {}
         # Keys of steps that move into `resources`.
         self._moved: set[int] = set()
 
@@ -128,23 +136,6 @@ class YamlPlan(Plan):
             return name
         return f"azureml:{name}"
 
-    def passed_values(self, pipeline: Target, name: str, depth: int) -> set[str]:
-        is_component = (
-            pipeline.kind is KINDS[Family.PIPELINE, Role.COMPONENT] and pipeline.parent is None
-        )
-        # Exposed parameters have the same value everywhere.
-        if not is_component or self.settings.expose_parameters:
-            return set()
-        if name not in self._passed:
-            self._passed[name] = set()  # also for two pipelines that name each other
-            default = pipeline.text("inputs", name, "default")
-            for file, step in self.library.users(self.path, Family.PIPELINE):
-                around = YamlPlan(file, self.library, self.settings)
-                self._passed[name] |= around.possible_values(
-                    step, step.text("inputs", name) or default, depth
-                )
-        return self._passed[name]
-
     # --- edits -----------------------------------------------------------------------------------------------
 
     def write(self, target: Target, settings: Sequence[Setting]) -> list[Setting]:
@@ -160,7 +151,7 @@ class YamlPlan(Plan):
         value = value if isinstance(value, (int, dict)) else str(value)
         if not self.edit(rule, target, where, partial(YamlEditor.set, path=where, value=value)):
             return False
-        self.expect(where, value)
+        self.values.pending[where] = value
         return True
 
     def edit(self, rule: str, target: Target, where: KeyPath, operation: Operation) -> bool:
@@ -182,10 +173,13 @@ class YamlPlan(Plan):
         new = value if value != target.text(*Slot.VARIABLES.path, RESTEP) else None
         if not self.edit("threads", target, path, lambda editor: editor.rename(path, PRESTEP, new)):
             return False
-        self.expect(path, value)
+        self.values.pending[path] = value
         return True
 
     # --- exposed parameters ----------------------------------------------------------------------------------
+
+    def step_names(self) -> Iterator[str]:
+        return (step.name for document in self.documents for step in document.steps)
 
     def pipelines(self) -> Iterator[tuple[Target, list[Target]]]:
         for document in self.documents:
@@ -207,8 +201,6 @@ class YamlPlan(Plan):
 
     def expose_others(self) -> None:
         """A pipeline that uses another one passes the parameters of that one on."""
-        from arc_toolkit.azureml.expose_yaml import pass_on, report_root
-
         for document in self.documents:
             if document.root.kind.family != Family.PIPELINE:
                 report_root(self, document.root)
@@ -227,8 +219,6 @@ class YamlPlan(Plan):
         return self._steps.get((*pipeline.path, "jobs", name))
 
     def parameter(self, pipeline: Target, slot: Slot) -> str:
-        from arc_toolkit.azureml.expose_yaml import parameter_name
-
         key = (pipeline.path, slot)
         if key not in self._parameters:
             self._parameters[key] = parameter_name(self, pipeline, slot)
@@ -252,8 +242,6 @@ class YamlPlan(Plan):
 
     def bind(self, step: Target, slot: Slot) -> bool:
         """A count cannot be bound beside keys that win over `resources`, nor in an inline command step."""
-        from arc_toolkit.azureml.expose_yaml import move_to_component
-
         if step.overrides_resources:
             names = (slot.path[-1],) if slot != Slot.INSTANCE_COUNT else RESOURCE_KEYS
             return all(
@@ -270,5 +258,5 @@ class YamlPlan(Plan):
         path = (*step.path, name)
         if not self.edit(EXPOSE, step, path, partial(YamlEditor.remove, path=path)):
             return False
-        planned = self.planned(step, "resources", name) is not None or name == slot.path[-1]
+        planned = self.values.own(step, "resources", name) is not None or name == slot.path[-1]
         return planned or self.set(EXPOSE, step, ("resources", name), construct(node))

@@ -15,11 +15,10 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from arc_toolkit.cli.main import COMMANDS
 from arc_toolkit.errors import ArcError
 
 FILE = "arc-toolkit.toml"
@@ -58,16 +57,21 @@ def find(start: str) -> str | None:
         folder = above
 
 
-def apply(parser: argparse.ArgumentParser, command: str, words: Sequence[str]) -> Config:
-    """Put the values of the file into the parser as defaults; `words` follow the command."""
+def apply(
+    parser: argparse.ArgumentParser, command: str, words: Sequence[str], commands: Collection[str]
+) -> Config:
+    """Put the values of the file into the parser as defaults; `words` follow the command.
+
+    `commands` are all that a file may have a section for.
+    """
     path = _named_file(words) or find(os.getcwd())
     if path in (None, "none"):
         return Config()
     config = Config(str(path))
     table = _sections(config.path)
     for name in table:
-        if name not in COMMANDS:
-            raise ArcError(f"{path}: no command `{name}`{_suggestion(name, COMMANDS)}")
+        if name not in commands:
+            raise ArcError(f"{path}: no command `{name}`{_suggestion(name, commands)}")
     parsers = list(_chain(parser, command, words))
     actions = _options(each for _, each in parsers)
     fixed = _set_by_words(parser, actions, words)

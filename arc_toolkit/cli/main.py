@@ -195,7 +195,7 @@ def _dispatch(words: list[str]) -> int:
     from arc_toolkit.cli import config
     from arc_toolkit.cli.console import Console
 
-    file = config.apply(parser, name, words)
+    file = config.apply(parser, name, words, COMMANDS)
     if "--show-config" in words:
         sys.stdout.write(config.show(file, parser, name, words) + "\n")
         return OK

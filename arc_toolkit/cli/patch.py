@@ -10,7 +10,7 @@ from dataclasses import fields
 from typing import Any
 
 from arc_toolkit.azureml.settings import (
-    SETTING_RULES,
+    SETTING_NAMES,
     Settings,
     check_settings,
     read_instance_types,
@@ -89,7 +89,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
 
         conversions = V2Conversions()
     engine = AzureMLFiles(settings, by_folder, conversions)
-    return change_files("patch", args, console, engine, all_rules(), SETTING_RULES, _DECISIONS)
+    return change_files("patch", args, console, engine, all_rules(), SETTING_NAMES, _DECISIONS)
 
 
 def settings_of(args: argparse.Namespace) -> Settings:
@@ -128,4 +128,4 @@ def _rules(option: str, names: list[str]) -> frozenset[str]:
     from arc_toolkit.azureml.rules import all_rules
     from arc_toolkit.placement.rules import manifest_rules
 
-    return rule_names(option, names, {*SETTING_RULES, *all_rules(), *manifest_rules()})
+    return rule_names(option, names, {*SETTING_NAMES, *all_rules(), *manifest_rules()})

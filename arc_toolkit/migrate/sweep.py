@@ -9,17 +9,14 @@ from __future__ import annotations
 import posixpath
 from functools import partial
 
-from arc_toolkit.azureml.settings import Settings
-from arc_toolkit.azureml.threads import (
-    PRESTEP,
-    RESTEP,
+from arc_toolkit.azureml.evidence import (
     FrameworkEvidence,
-    cores_of,
-    decide,
     evidence_in_code,
     evidence_in_command,
     evidence_in_dependencies,
 )
+from arc_toolkit.azureml.settings import Settings
+from arc_toolkit.azureml.threads import PRESTEP, RESTEP, cores_of, decide
 from arc_toolkit.edit.files.edits import Refused
 from arc_toolkit.findings import FileResult, Finding
 from arc_toolkit.migrate import forms

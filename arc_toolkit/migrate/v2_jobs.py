@@ -8,10 +8,10 @@ from dataclasses import replace
 from itertools import count
 from typing import Any, Literal
 
+from arc_toolkit.azureml.azureml_files import patch_yaml
 from arc_toolkit.azureml.documents import FILE_STYLE
 from arc_toolkit.azureml.python.python_plan import PythonPlan
 from arc_toolkit.azureml.settings import Settings
-from arc_toolkit.azureml.yaml_engine import patch_yaml
 from arc_toolkit.edit.yaml.nodes import YamlNode
 from arc_toolkit.edit.yaml.writer import Comment, file_text
 

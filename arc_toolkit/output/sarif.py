@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from arc_toolkit import __version__
@@ -16,7 +16,9 @@ from arc_toolkit.edit.code.line_map import NEWLINES
 from arc_toolkit.edit.files.discover import Problem
 from arc_toolkit.findings import Fix, Rule
 from arc_toolkit.output.rule_pages import read_page
-from arc_toolkit.output.run_report import Replacement, ReportedFinding
+
+if TYPE_CHECKING:
+    from arc_toolkit.output.run_report import Replacement, ReportedFinding
 
 SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"

@@ -10,9 +10,9 @@ from typing import Any
 
 import yaml
 
+from arc_toolkit.azureml.azureml_files import patch_yaml
 from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.settings import Settings
-from arc_toolkit.azureml.yaml_engine import patch_yaml
 from arc_toolkit.findings import FileResult
 
 COMMAND_JOB = """\

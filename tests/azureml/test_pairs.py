@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from arc_toolkit.azureml.azureml_files import patch_yaml
 from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.python.python_engine import patch_source
 from arc_toolkit.azureml.rules import all_rules
 from arc_toolkit.azureml.settings import Settings
-from arc_toolkit.azureml.yaml_engine import patch_yaml
 from tests.azureml.test_rules import TYPES
 
 COMPONENT = """\

@@ -110,9 +110,9 @@ def test_faiss_with_a_dataloader_gets_its_share_of_the_cores() -> None:
 
 
 def test_faiss_workers_are_found_in_the_code(tmp_path_factory: pytest.TempPathFactory) -> None:
+    from arc_toolkit.azureml.azureml_files import patch_yaml
     from arc_toolkit.azureml.library import Library
     from arc_toolkit.azureml.settings import Settings
-    from arc_toolkit.azureml.yaml_engine import patch_yaml
     from arc_toolkit.file_io import read_raw
 
     top = tmp_path_factory.mktemp("job")

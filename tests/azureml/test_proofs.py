@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from arc_toolkit.azureml import yaml_engine
+from arc_toolkit.azureml import azureml_files
 from arc_toolkit.azureml.python import python_plan
 from arc_toolkit.edit.code import notebook
 from arc_toolkit.edit.code.editor import Changes
@@ -101,15 +101,15 @@ def test_a_lying_notebook_editor(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_yaml_plan_that_would_change_its_result_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    true = yaml_engine.make_plan
+    true = azureml_files.plan_yaml
 
-    def plan(*args: Any, **more: Any) -> Any:
-        work = true(*args, **more)
+    def plan(plan: Any) -> Any:
+        work = true(plan)
         if work.is_second:
             work.editor.set((0, "command"), "again")
         return work
 
-    monkeypatch.setattr(yaml_engine, "make_plan", plan)
+    monkeypatch.setattr(azureml_files, "plan_yaml", plan)
     result = patch(YAML, compute="b", threads="lightgbm")
     refused(result, "a second run would change it again")
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from arc_toolkit.azureml.rules import all_rules
-from arc_toolkit.azureml.settings import SETTING_RULES
+from arc_toolkit.azureml.settings import SETTING_NAMES
 from arc_toolkit.ignore_rules import IGNORE_RULES
 from arc_toolkit.kube.instance_type_spec import InstanceTypeSpec
 from arc_toolkit.kube.quantities import GI
@@ -266,7 +266,7 @@ def test_every_rule_has_a_test_and_a_legal_name() -> None:
     assert {name for name, rule in rules.items() if rule.check is None} == {*IGNORE_RULES}
     for name in rules:
         assert re.fullmatch(r"[a-z]+(-[a-z0-9]+)*", name)
-        assert name not in SETTING_RULES
+        assert name not in SETTING_NAMES
 
 
 def messages(rule: str, text: str, **settings: Any) -> list[str]:

@@ -8,15 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arc_toolkit.azureml.settings import Settings
-from arc_toolkit.azureml.threads import (
-    LIGHTGBM_NAMES,
+from arc_toolkit.azureml.evidence import (
     FrameworkEvidence,
-    cores_of,
-    decide,
     evidence_in_code,
     evidence_in_command,
     evidence_in_dependencies,
+)
+from arc_toolkit.azureml.settings import Settings
+from arc_toolkit.azureml.threads import (
+    LIGHTGBM_NAMES,
+    cores_of,
+    decide,
     exported_names,
     gpus_of,
     merge_prestep,

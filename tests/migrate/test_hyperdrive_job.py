@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
+from arc_toolkit.azureml.azureml_files import patch_yaml
 from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.settings import Settings
-from arc_toolkit.azureml.yaml_engine import patch_yaml
 from tests.migrate.support import azure, body, convert_python, patch_file, read
 
 HEAD = """\

@@ -6,9 +6,8 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from arc_toolkit.azureml.expose import EXPOSE, parameter_names
 from arc_toolkit.azureml.kinds import Slot
-from arc_toolkit.azureml.place import EXPOSE
-from arc_toolkit.azureml.plan import parameter_names
 from arc_toolkit.azureml.python import sdk_objects as sdk
 from arc_toolkit.azureml.python.python_targets import PythonPipeline
 from arc_toolkit.azureml.python.sdk_objects import PipelineJob

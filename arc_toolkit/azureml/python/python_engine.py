@@ -30,12 +30,13 @@ def patch_source(
     settings: Settings,
     library: Library | None = None,
     convert: MakePlan | None = None,
+    note: Callable[[PythonPlan], None] | None = None,
 ) -> FileResult:
     """What the settings and rules make of one Python file; `library` has the files around it.
 
     `convert` plans the conversions that come before the settings.
     """
-    return _patch(path, data, settings, library, convert, _read_source)
+    return _patch(path, data, settings, library, convert, note, _read_source)
 
 
 def patch_notebook(
@@ -44,9 +45,10 @@ def patch_notebook(
     settings: Settings,
     library: Library | None = None,
     convert: MakePlan | None = None,
+    note: Callable[[PythonPlan], None] | None = None,
 ) -> FileResult:
     """What the settings and rules make of the code cells of one notebook, as one module."""
-    return _patch(path, data, settings, library, convert, _read_notebook)
+    return _patch(path, data, settings, library, convert, note, _read_notebook)
 
 
 def _patch(
@@ -55,14 +57,14 @@ def _patch(
     settings: Settings,
     library: Library | None,
     convert: MakePlan | None,
+    note: Callable[[PythonPlan], None] | None,
     read: Callable[[bytes], CodeText],
 ) -> FileResult:
     library = library or Library(read_raw)
     makes = (make_plan,) if convert is None else (convert, make_plan)
     with quiet():
-        return process_file(
-            path, data, *(PythonTask(path, settings, library, read, make) for make in makes)
-        )
+        tasks = [PythonTask(path, settings, library, read, make, note) for make in makes]
+        return process_file(path, data, *tasks)
 
 
 class PythonTask(FileTask[CodeText, PythonPlan]):
@@ -75,12 +77,14 @@ class PythonTask(FileTask[CodeText, PythonPlan]):
         library: Library,
         read: Callable[[bytes], CodeText],
         make: MakePlan,
+        note: Callable[[PythonPlan], None] | None,
     ) -> None:
         self._path = path
         self._settings = settings
         self._library = library
         self._read = read
         self._make = make
+        self._note = note
 
     def read(self, path: str, data: bytes) -> CodeText:
         return self._read(data)
@@ -98,6 +102,8 @@ class PythonTask(FileTask[CodeText, PythonPlan]):
         module = read_module(text.sources)
         plan = self._make(module, self._library, self._settings, self._path, before)
         if before is None:
+            if self._note is not None:
+                self._note(plan)
             findings = plan.findings
             if text.broken and self._settings.placed:
                 findings = [*self._broken_cells(text), *findings]

@@ -7,12 +7,13 @@ import os.path
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 
-from arc_toolkit.azureml import threads
+from arc_toolkit.azureml.apply_settings import apply_settings
+from arc_toolkit.azureml.apply_threads import not_set
 from arc_toolkit.azureml.documents import Parameter, Setting, Target
+from arc_toolkit.azureml.evidence import FrameworkEvidence, evidence_in_command
+from arc_toolkit.azureml.expose import EXPOSE
 from arc_toolkit.azureml.kinds import Family, Slot
 from arc_toolkit.azureml.library import Library
-from arc_toolkit.azureml.place import EXPOSE, place_settings
-from arc_toolkit.azureml.place_threads import not_set
 from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.azureml.python.code_fields import CodeValue, named_values
 from arc_toolkit.azureml.python.module import Module
@@ -23,7 +24,8 @@ from arc_toolkit.azureml.python.sdk_objects import Builder, Step, Sweep
 from arc_toolkit.azureml.python.steps import build_documents, find_targets
 from arc_toolkit.azureml.rules import run_rules
 from arc_toolkit.azureml.settings import Settings
-from arc_toolkit.azureml.threads import PRESTEP, RESTEP, FrameworkEvidence
+from arc_toolkit.azureml.threads import PRESTEP, RESTEP
+from arc_toolkit.azureml.values import Values
 from arc_toolkit.edit.code import layout
 from arc_toolkit.edit.code.code_text import CodeText
 from arc_toolkit.edit.code.editor import StatementSite, quoted
@@ -39,6 +41,18 @@ from arc_toolkit.findings import Fix, Language
 
 # More steps of a file than this that are not changed for the same reason are one finding.
 _LISTED = 10
+
+
+class PythonValues(Values):
+    """The values of targets in code."""
+
+    def own(self, target: Target, name: str, *path: str | int) -> str | None:
+        """A step has what its command object will have."""
+        is_copy = isinstance(target, PythonTarget) and target.inherits((name, *path))
+        template = target.template if isinstance(target, PythonTarget) and is_copy else None
+        if template is not None and (*target.path, name, *path) not in self.pending:
+            target = template if (*template.path, name, *path) in self.pending else target
+        return super().own(target, name, *path)
 
 
 class PythonPlan(Plan):
@@ -57,6 +71,7 @@ class PythonPlan(Plan):
         super().__init__(path, library, settings, Ignores(), before=first)
         # A second plan has other targets.
         self._evidence = {}
+        self.values = PythonValues(path, library, settings.expose_parameters)
         self.module = module
         self.resolver = SdkResolver(
             module, path, library, Family(settings.assume) if settings.assume else None
@@ -75,13 +90,15 @@ class PythonPlan(Plan):
         # The parameters that a pipeline function has, or gets in this run, and their defaults.
         self.declared: dict[tuple[int, str], str | int] = {}
         self._parameters: dict[tuple[int, Slot], str] = {}
-        if not self.is_second:
-            library.steps |= {name for target in self.python_targets for name in _names(target)}
-            library.families |= {target.base_family for target in self.python_targets}
-            if Family.DISTRIBUTED in settings.kinds and any(
-                map(self.is_distributed, self.python_targets)
-            ):
-                library.families.add(Family.DISTRIBUTED)
+
+    def step_names(self) -> Iterator[str]:
+        return (name for target in self.python_targets for name in _names(target))
+
+    def families(self) -> Iterator[str]:
+        for target in self.python_targets:
+            yield target.base_family
+            if Family.DISTRIBUTED in self.settings.kinds and self.values.is_distributed(target):
+                yield Family.DISTRIBUTED
 
     def new_editor(self) -> PythonWriter:
         return PythonWriter(self.resolver)
@@ -156,8 +173,8 @@ class PythonPlan(Plan):
             return True
         steps, kinds = self.settings.steps, self.settings.kinds
         if kinds and target.family != Family.OTHER:
-            distributed = Family.DISTRIBUTED in kinds and self.is_distributed(target)
-            if not self.settings.kinds_of(target.base_family, distributed):
+            distributed = Family.DISTRIBUTED in kinds and self.values.is_distributed(target)
+            if not self.settings.selects_kind(target.base_family, distributed):
                 return False
         return not steps or any(name in steps for name in _names(target))
 
@@ -254,24 +271,11 @@ class PythonPlan(Plan):
             use.path == default for scope in scopes for uses in scope.uses.values() for use in uses
         )
 
-    def planned(self, target: Target, name: str, *path: str | int) -> str | None:
-        """A step has what its command object will have."""
-        template = (
-            target.template
-            if isinstance(target, PythonTarget) and target.inherits((name, *path))
-            else None
-        )
-        if template is not None and not self.is_planned((*target.path, name, *path)):
-            target = template if self.is_planned((*template.path, name, *path)) else target
-        return super().planned(target, name, *path)
-
     def evidence(self, target: Target) -> tuple[FrameworkEvidence, ...]:
         evidence = super().evidence(target)
         if target.reference:
             where = "the name of the component file"
-            evidence += tuple(
-                threads.evidence_in_command(os.path.basename(target.reference), where)
-            )
+            evidence += tuple(evidence_in_command(os.path.basename(target.reference), where))
         return tuple(dict.fromkeys(evidence))
 
     # --- changes -----------------------------------------------------------------------------------------------
@@ -305,7 +309,7 @@ class PythonPlan(Plan):
                 message = f"{setting.path[-1]} of {target.shown} is not changed"
                 self.add_finding(setting.rule, "warning", message, target.at, reason=refusal.reason)
                 continue
-            self.expect((*target.path, *setting.path), setting.value)
+            self.values.pending[*target.path, *setting.path] = setting.value
             written.append(setting)
         return written
 
@@ -477,7 +481,7 @@ def make_plan(
 ) -> PythonPlan:
     """Everything that is to be changed and said about one file; `first` is the plan of the run before."""
     plan = PythonPlan(module, library, settings, path, first)
-    place_settings(plan)
+    apply_settings(plan)
     plan.report_refusals()
     run_rules(plan, "\n".join(source.text for source in module.sources))
     plan.writer.finish()

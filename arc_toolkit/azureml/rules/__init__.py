@@ -14,7 +14,7 @@ from typing import Any
 
 from arc_toolkit.azureml.documents import Target
 from arc_toolkit.azureml.plan import Plan
-from arc_toolkit.azureml.settings import SETTING_RULES, Settings
+from arc_toolkit.azureml.settings import SETTING_NAMES, Settings
 from arc_toolkit.findings import Language, Rule, Severity, rule, rules_in
 from arc_toolkit.ignore_rules import IGNORE_RULES, ignore_problems
 
@@ -56,8 +56,10 @@ def run_rules(plan: Plan, text: str) -> None:
 
 
 def _check_ignores(plan: Plan) -> None:
-    names = {*SETTING_RULES, *all_rules()}
+    names = {*SETTING_NAMES, *all_rules()}
     for ignores, place in plan.ignores():
+        if not (ignores.names or ignores.without_reason):
+            continue
         for ignore_rule, line, message, hint in ignore_problems(ignores, names):
             plan.report(ignore_rule, message, place(line), reason=hint)
 

@@ -32,9 +32,9 @@ def kubernetes_evidence(plan: Plan, target: Target) -> str:
 
 def compute_facts(plan: Plan, target: Target) -> ComputeFacts:
     """Decided once for each target."""
-    facts: ComputeFacts | None = plan.computes.get(target.path)
+    facts: ComputeFacts | None = plan.rule_facts.get(target.path)
     if facts is None:
-        facts = plan.computes[target.path] = _decide(plan, target)
+        facts = plan.rule_facts[target.path] = _decide(plan, target)
     return facts
 
 
@@ -54,7 +54,7 @@ def _decide(plan: Plan, target: Target) -> ComputeFacts:
 
 
 def _has_vm_size(plan: Plan, target: Target) -> bool:
-    return _VM_SIZE.match(plan.instance_type(target) or "") is not None
+    return _VM_SIZE.match(plan.values.instance_type(target) or "") is not None
 
 
 # A run has few computes, each in many files.
@@ -66,9 +66,9 @@ def _matches(pattern: re.Pattern[str], compute: str) -> bool:
 def _compute(plan: Plan, target: Target) -> str | None:
     holder: Target | None = target
     while holder is not None:
-        compute = plan.planned(holder, "compute")
-        compute = compute or plan.planned(holder, "settings", "default_compute")
+        compute = plan.values.own(holder, "compute")
+        compute = compute or plan.values.own(holder, "settings", "default_compute")
         if compute is not None:
-            return plan.resolved(holder, compute) if is_bound(compute) else compute
+            return plan.values.resolved(holder, compute) if is_bound(compute) else compute
         holder = holder.parent
     return None

@@ -79,7 +79,7 @@ def amlarc_restep(plan: Plan) -> None:
                 else:
                     editor.replace(at, RESTEP, PRESTEP)
 
-            is_planned = plan.is_planned(path)
+            is_planned = path in plan.values.pending
             plan.report(
                 amlarc_restep,
                 _RESTEP_MESSAGE,

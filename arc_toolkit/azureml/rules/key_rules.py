@@ -13,11 +13,12 @@ from arc_toolkit.azureml.documents import Target
 from arc_toolkit.azureml.kinds import Family, Role, Slot
 from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.azureml.rules import target_rule
-from arc_toolkit.azureml.schema_keys import (
+from arc_toolkit.azureml.rules.schema_keys import (
     CONTAINER_KEYS,
     MAPPINGS,
     Explanation,
     ForeignKey,
+    foreign_keys,
     known_keys,
 )
 from arc_toolkit.edit.yaml.editor import YamlEditor
@@ -48,7 +49,7 @@ _PREVIEW_MAPPINGS = {
 
 
 def _foreign_keys(plan: Plan, explanation: Explanation) -> Iterator[ForeignKey]:
-    return (item for item in plan.foreign_keys() if item.explanation == explanation)
+    return (item for item in foreign_keys(plan) if item.explanation == explanation)
 
 
 @rule("error")
@@ -83,7 +84,7 @@ def _report_misspelt(plan: Plan, item: ForeignKey) -> None:
     if item.sibling(right) is not None:
         plan.report(misspelt_key, f"{message}; `{right}` is there too", item.key)
         return
-    is_set = plan.is_filled(right_path)
+    is_set = plan.values.will_have(right_path)
     if is_set and not isinstance(item.value, yaml.ScalarNode):
         message = f"{message}; this run adds `{right}`"
         plan.report(misspelt_key, message, item.key, reason="merge them by hand")
@@ -120,7 +121,7 @@ def _report_misplaced(plan: Plan, item: ForeignKey) -> None:
     def fix(editor: YamlEditor) -> None:
         editor.remove(item.path)
         for path, value in moved.items():
-            if not plan.is_planned(path):  # else it gets the value of this run
+            if path not in plan.values.pending:  # else it gets the value of this run
                 editor.set(path, value)
 
     destination = f"below `{item.right}`" if item.right else "to the step"
@@ -221,7 +222,7 @@ def not_a_mapping(plan: Plan, target: Target) -> None:
         if not is_null(node):
             message = f"`{name}` of {target.shown} has to be a mapping"
             plan.report(not_a_mapping, message, key)
-        elif not plan.is_filled((*target.path, name)):
+        elif not plan.values.will_have((*target.path, name)):
             reason = 'azure-ai-ml rejects null ("Field may not be null"): remove the key'
             message = f"`{name}` of {target.shown} is empty"
             plan.report(not_a_mapping, message, key, reason=reason)

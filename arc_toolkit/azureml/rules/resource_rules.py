@@ -21,7 +21,7 @@ def missing_instance_type(plan: Plan, target: Target) -> None:
     if not target.kind.resources or target.kind.role not in (Role.JOB, Role.STEP):
         return
     evidence = kubernetes_evidence(plan, target)
-    if evidence and plan.effective(target, *_TYPE) is None:
+    if evidence and plan.values.effective(target, *_TYPE) is None:
         defaults = "it gets 0.1 CPU and 2 GiB (limit 2 CPU)"
         message = f"{target.shown} names no instance type: {defaults}"
         reason = f"{evidence}; `patch --instance-type NAME` sets one"
@@ -32,7 +32,7 @@ def missing_instance_type(plan: Plan, target: Target) -> None:
 def unknown_instance_type(plan: Plan, target: Target) -> None:
     types = plan.settings.instance_types
     path = target.path_of(_TYPE)
-    name = plan.planned(target, *map(str, path)) if target.kind.resources else None
+    name = plan.values.own(target, *map(str, path)) if target.kind.resources else None
     if not name or is_bound(name) or name in types:
         return
     if types:
@@ -89,13 +89,13 @@ def gpus_without_distribution(plan: Plan, target: Target) -> None:
     if kind.family != Family.COMMAND or kind.role not in (Role.JOB, Role.STEP, Role.COMPONENT):
         return
     path = target.path_of(_COUNT)
-    count = plan.planned(target, *map(str, path)) or ""
+    count = plan.values.own(target, *map(str, path)) or ""
     if not count.isdigit() or int(count) < 2:
         return
-    gpus = gpus_of(plan.instance_type(target), plan.settings) or 0
-    if gpus < 2 or plan.is_distributed(target):
+    gpus = gpus_of(plan.values.instance_type(target), plan.settings) or 0
+    if gpus < 2 or plan.values.is_distributed(target):
         return
-    if not launched_processes(plan.effective(target, "command")):
+    if not launched_processes(plan.values.effective(target, "command")):
         request = f"{target.shown} asks for {count} x {gpus} GPUs"
         message = f"{request} and has no distribution: one process uses one"
         plan.report(gpus_without_distribution, message, target.get(*path) or target.at)

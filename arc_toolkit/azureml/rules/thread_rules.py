@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import yaml
 
+from arc_toolkit.azureml.apply_threads import decide_for
 from arc_toolkit.azureml.documents import Target
+from arc_toolkit.azureml.evidence import Framework
 from arc_toolkit.azureml.kinds import Family, Role
-from arc_toolkit.azureml.place_threads import decide_for
 from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.azureml.rules import target_rule
 from arc_toolkit.azureml.rules.compute_facts import compute_facts
@@ -16,7 +17,6 @@ from arc_toolkit.azureml.threads import (
     LIGHTGBM_NAMES,
     PRESTEP,
     RESTEP,
-    Framework,
     cores_of,
     exported_names,
     launched_processes,
@@ -43,8 +43,8 @@ def threads_above_cores(plan: Plan, target: Target) -> None:
     for name, (key, value) in variables.items():
         if not name.endswith("_NUM_THREADS") and name not in LIGHTGBM_NAMES:
             continue
-        number = plan.planned(target, "environment_variables", name) or text_of(value) or ""
-        cores, source = cores_of(plan.instance_type(target), plan.settings)
+        number = plan.values.own(target, "environment_variables", name) or text_of(value) or ""
+        cores, source = cores_of(plan.values.instance_type(target), plan.settings)
         if number.isdigit() and cores is not None and int(number) > cores:
             message = f"{name} is {number}, but {target.shown} has {cores} cores"
             plan.report(threads_above_cores, message, key, reason=source)
@@ -105,13 +105,13 @@ def _is_on_kubernetes(plan: Plan, target: Target) -> bool | None:
         return False
     settings = plan.settings
     has_type = bool(settings.instance_type or settings.cores or settings.instance_types)
-    return True if has_type or plan.instance_type(target) is not None else None
+    return True if has_type or plan.values.instance_type(target) is not None else None
 
 
 def _command(plan: Plan, target: Target) -> str:
     if target.kind.family == Family.SWEEP and (trial := plan.library.referenced(target)):
         return trial.root.text("command") or ""
-    return plan.effective(target, "command") or ""
+    return plan.values.effective(target, "command") or ""
 
 
 def _problem(plan: Plan, target: Target, how: str, number: int | None) -> str:
@@ -120,11 +120,11 @@ def _problem(plan: Plan, target: Target, how: str, number: int | None) -> str:
     if variables is not None and not isinstance(variables, yaml.MappingNode):
         return ""
     command = _command(plan, target)
-    prestep = plan.planned(target, "environment_variables", PRESTEP)
-    if prestep is None and plan.is_planned((*target.path, "environment_variables", RESTEP)):
-        prestep = plan.planned(target, "environment_variables", RESTEP)
+    prestep = plan.values.own(target, "environment_variables", PRESTEP)
+    if prestep is None and (*target.path, "environment_variables", RESTEP) in plan.values.pending:
+        prestep = plan.values.own(target, "environment_variables", RESTEP)
     exports = exported_names(prestep or "") | exported_names(command)
-    value = exports.get(OMP, plan.planned(target, "environment_variables", OMP))
+    value = exports.get(OMP, plan.values.own(target, "environment_variables", OMP))
     if value is None:
         names = pairs(variables)
         if RESTEP in names and PRESTEP not in names:

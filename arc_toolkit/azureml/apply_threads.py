@@ -6,13 +6,11 @@ How many threads are right, and how that is written, is decided in `threads.py`.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, cast
 
 import yaml
 
-from arc_toolkit.azureml.documents import Setting, Target, is_bound
+from arc_toolkit.azureml.documents import Setting, SourceFile, Target, is_bound
 from arc_toolkit.azureml.kinds import KINDS, Family, Role, Slot
-from arc_toolkit.azureml.place import place, place_resources, report_other_file
 from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.threads import (
@@ -26,10 +24,10 @@ from arc_toolkit.azureml.threads import (
     launched_processes,
     merge_prestep,
 )
-from arc_toolkit.edit.yaml.nodes import get, text_of
-
-if TYPE_CHECKING:
-    from arc_toolkit.azureml.yaml_plan import YamlPlan
+from arc_toolkit.azureml.values import Values
+from arc_toolkit.edit.files.ignores import find_ignores
+from arc_toolkit.edit.yaml.editor import YamlEditor
+from arc_toolkit.edit.yaml.nodes import get, position_of, text_of
 
 THREADS = "threads"
 
@@ -41,22 +39,22 @@ def place_threads(plan: Plan) -> None:
         if not plan.wants(THREADS, target):
             continue
         if kind.family == Family.PIPELINE and plan.settings.threads != "auto":
-            report_other_file(plan, target, THREADS)
+            plan.report_other_file(target, THREADS)
         if plan.unsupported(target, Slot.VARIABLES) is None:
-            _on_variables(plan, target)
+            _set_variables(plan, target)
         elif kind is KINDS[Family.SWEEP, Role.STEP] and (
             target.reference or plan.language == "python"
         ):
-            _on_sweep_step(plan, target)
+            _report_sweep_step(plan, target)
         elif plan.language == "python":
             continue
         elif kind.role == Role.STEP_TRIAL or (
             kind is KINDS[Family.COMMAND, Role.COMPONENT]
             and "trial" in plan.library.uses(plan.path)
         ):
-            _on_command(cast("YamlPlan", plan), target)
+            _export_before_command(plan, target)
         elif kind.role == Role.COMPONENT and kind.resources and target.parent is None:
-            _on_component(plan, target)
+            _report_component(plan, target)
 
 
 def decide_for(
@@ -73,8 +71,8 @@ def decide_for(
     evidence = () if settings.threads == "lightgbm" else plan.evidence(target)
     if settings.threads == "auto" and not evidence:
         return NOTHING
-    written_type = plan.effective(target, *Slot.INSTANCE_TYPE.path)
-    types = plan.possible_values(target, written_type)
+    written_type = plan.values.effective(target, *Slot.INSTANCE_TYPE.path)
+    types = plan.values.possible(target, written_type)
     # What is bound stays so, unless the run exposes its own value.
     is_given = settings.expose_parameters or not is_bound(written_type)
     if (
@@ -116,10 +114,10 @@ def _processes(plan: Plan, target: Target) -> tuple[str | None, str]:
     if isinstance(whole := target.get("distribution"), yaml.ScalarNode):  # made elsewhere, in code
         return None, target.written(("distribution",)) or whole.value
     for path in _PROCESSES:
-        if (text := plan.effective(target, *path)) is not None:
-            return plan.resolved(target, text), target.written(path) or text
-    if (text := launched_processes(plan.effective(target, "command"))) is not None:
-        return plan.resolved(target, text), text
+        if (text := plan.values.effective(target, *path)) is not None:
+            return plan.values.resolved(target, text), target.written(path) or text
+    if (text := launched_processes(plan.values.effective(target, "command"))) is not None:
+        return plan.values.resolved(target, text), text
     return None, ""
 
 
@@ -145,11 +143,11 @@ def not_set(plan: Plan, target: Target, reason: str) -> None:
     )
 
 
-def _done(plan: Plan, target: Target, message: str, reason: str) -> None:
+def _note_written(plan: Plan, target: Target, message: str, reason: str) -> None:
     plan.add_finding(THREADS, "note", message, target.at, reason=reason, applied=True)
 
 
-def _on_variables(plan: Plan, target: Target) -> None:
+def _set_variables(plan: Plan, target: Target) -> None:
     if plan.inherits(target, Slot.VARIABLES.path):
         return
     decision = decide_for(plan, target)
@@ -172,7 +170,7 @@ def _on_variables(plan: Plan, target: Target) -> None:
     if RESTEP in old and PRESTEP not in old and is_prestep:
         free = [name for name in decision.names if name not in old]
         if plan.replace_restep(target, merge_prestep(old[RESTEP], free)):
-            _done(plan, target, f"{PRESTEP} on {target.shown} {value}", decision.reason)
+            _note_written(plan, target, f"{PRESTEP} on {target.shown} {value}", decision.reason)
         return
     bound = [name for name in (*decision.names, PRESTEP) if is_bound(old.get(name))]
     if bound:
@@ -186,12 +184,14 @@ def _on_variables(plan: Plan, target: Target) -> None:
         Setting(THREADS, Slot.VARIABLES, text, (*Slot.VARIABLES.path, name))
         for name, text in decision.variables(old).items()
     ]
-    plan.has_asked = plan.has_asked or not settings
-    for setting in place(plan, target, settings):
-        _done(plan, target, f"{setting.path[-1]} on {target.shown} {value}", decision.reason)
+    plan.already_as_requested |= not settings
+    for setting in plan.place(target, settings):
+        _note_written(
+            plan, target, f"{setting.path[-1]} on {target.shown} {value}", decision.reason
+        )
 
 
-def _on_command(plan: YamlPlan, target: Target) -> None:
+def _export_before_command(plan: Plan, target: Target) -> None:
     """The trial of a sweep in a pipeline loses variables: literal exports before its command."""
     decision = _for_trial(plan, target)
     if decision.how == "nothing" or plan.ignored(THREADS, target, ("command",)):
@@ -210,23 +210,23 @@ def _on_command(plan: YamlPlan, target: Target) -> None:
     export = decision.export_command(yielding)
     path = (*target.path, "command")
     # A line of its own: `&&` before `./monitor.sh & python train.py` would export to the monitor only.
-    if plan.edit(THREADS, target, path, lambda editor: editor.prepend(path, export)):
-        plan.expect(path, f"{export}\n{command}")
-        _done(plan, target, f"`{export}` before the command", reason)
+
+    def prepend(editor: YamlEditor) -> None:
+        editor.prepend(path, export)
+
+    if plan.attempt(THREADS, f"not set on {target.shown}", target.at, prepend):
+        plan.values.pending[path] = f"{export}\n{command}"
+        _note_written(plan, target, f"`{export}` before the command", reason)
 
 
-def _for_trial(plan: YamlPlan, target: Target) -> Decision:
+def _for_trial(plan: Plan, target: Target) -> Decision:
     """The decision for a trial: a file of its own runs on the instance types of the sweeps that name it."""
     decisions: dict[tuple[str, int | None], tuple[str, Decision]] = {}
     for file, sweep in plan.library.users(plan.path, Family.SWEEP) if target.parent is None else ():
-        around = type(plan)(file, plan.library, plan.settings)
-        place_resources(around)
-        decision = decide_for(
-            plan, target, literal_only=True, instance_type=around.instance_type(sweep)
-        )
-        decisions.setdefault(
-            (decision.how, decision.number), (f"{sweep.shown} in {file.path}", decision)
-        )
+        instance_type = _instance_type_elsewhere(plan, file, sweep)
+        decision = decide_for(plan, target, literal_only=True, instance_type=instance_type)
+        where = f"{sweep.shown} in {file.path}"
+        decisions.setdefault((decision.how, decision.number), (where, decision))
     if len(decisions) > 1:
         shown = "; ".join(
             f"{where}: {item.number or item.reason}" for where, item in decisions.values()
@@ -237,7 +237,26 @@ def _for_trial(plan: YamlPlan, target: Target) -> Decision:
     return decide_for(plan, target, literal_only=True)
 
 
-def _on_sweep_step(plan: Plan, target: Target) -> None:
+def _instance_type_elsewhere(plan: Plan, file: SourceFile, sweep: Target) -> str | None:
+    """The instance type of a sweep in another file, as this run leaves it."""
+    settings, values = plan.settings, Values(file.path, plan.library)
+    rule, path = Slot.INSTANCE_TYPE.rule, Slot.INSTANCE_TYPE.path
+    written = values.effective(sweep, *path)
+    lines = {position_of(node)[0] for node in (sweep.at, sweep.place_of(path))}
+    ignores = find_ignores(file.yaml.text)
+    is_selected = settings.selects_step(sweep.step_name) and (
+        not settings.kinds or settings.selects_kind(sweep.kind.family, values.is_distributed(sweep))
+    )
+    is_set = (
+        settings.wants(rule)
+        and is_selected
+        and not sweep.is_bound(path)
+        and not any(ignores.covers(rule, line) for line in lines)
+    )
+    return (settings.instance_type if is_set else None) or values.resolved(sweep, written)
+
+
+def _report_sweep_step(plan: Plan, target: Target) -> None:
     if decide_for(plan, target, literal_only=True).how == "nothing":
         return
     if plan.language == "python":
@@ -252,7 +271,7 @@ def _on_sweep_step(plan: Plan, target: Target) -> None:
         )
 
 
-def _on_component(plan: Plan, target: Target) -> None:
+def _report_component(plan: Plan, target: Target) -> None:
     """A v2 component drops variables: the steps that use it have them; say so where no step does."""
     if plan.library.uses(plan.path):
         return

@@ -6,13 +6,14 @@ A key that it does not know there is a `ForeignKey`, and has one explanation, so
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 
 from arc_toolkit.azureml.documents import Target
 from arc_toolkit.azureml.kinds import KINDS, Family, Role, Slot, TargetKind
+from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.edit.yaml.nodes import KeyPath, YamlNode, pairs
 from arc_toolkit.resources import data_rows
 from arc_toolkit.text import nearest
@@ -115,8 +116,16 @@ class ForeignKey:
         return self.target.get(self.below, name) if self.below else self.target.get(name)
 
 
-def foreign_keys(targets: Iterable[Target]) -> Iterator[ForeignKey]:
-    """The keys of targets that azure-ai-ml does not know where they are."""
+def foreign_keys(plan: Plan) -> Sequence[ForeignKey]:
+    """The keys of the targets of a file that azure-ai-ml does not know where they are."""
+    facts = plan.rule_facts
+    if ("foreign keys",) not in facts:
+        facts["foreign keys",] = list(_find_keys(plan.known_targets()))
+    keys: Sequence[ForeignKey] = facts["foreign keys",]
+    return keys
+
+
+def _find_keys(targets: Iterable[Target]) -> Iterator[ForeignKey]:
     for target in targets:
         own = target.own
         known = known_keys(target.kind)
