@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import ast
 import os.path
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -171,11 +170,12 @@ class SweepChange:
 
     statement: Statement
     reader: SweepReader
-    message: str = ""
-    # A warning, its reason and the node that it is about.
-    warning: tuple[str, str, ast.expr] | None = None
-    # The call that gets the distributions as arguments.
-    step: tuple[Statement, ast.Call] | None = None
+    name: str
+    # The call that makes the step and gets the distributions as arguments; its statement.
+    site: Statement
+    call: ast.Call
+    # Why the component of the call has to change.
+    reason: str
     # Statements with their new text; "" takes one out.
     statements: list[tuple[Statement, str]] = field(default_factory=list)
     # Classes of azure.ai.ml.sweep that the new text needs.
@@ -195,25 +195,21 @@ class SweepChange:
         self.statements.append((statement, text))
 
 
-# Where a sweep is, and what converts it; None: it is written as a file beside the code.
-ReadSweep = tuple[Statement, Callable[[], SweepChange | None]]
-
-
-def commit_sweeps(plan: PythonPlan, sweeps: Iterator[ReadSweep]) -> None:
+def convert_steps(plan: PythonPlan) -> None:
     """The changes for all sweeps, or none if the imports cannot be changed, and their findings."""
     changes = []
-    for statement, read in sweeps:
+    for scope, name, uses in _step_sweeps(plan):
+        statement = uses[0].statement
         if not plan.covers(SWEEP_RULE, plan.at(statement)):
             try:
-                if (change := read()) is not None:
-                    changes.append(change)
+                changes.append(step_change(plan, scope, name, uses))
             except Refused as refused:
-                _report_refusal(plan, statement, refused)
+                report_refusal(plan, statement, refused)
     try:
         imports = _changed_imports(plan, changes) if changes else []
     except Refused as refused:
         for change in changes:
-            _report_refusal(plan, change.statement, refused)
+            report_refusal(plan, change.statement, refused)
         return
     edits = plan.writer.changes
     for site, lines, text in imports:
@@ -222,20 +218,18 @@ def commit_sweeps(plan: PythonPlan, sweeps: Iterator[ReadSweep]) -> None:
         if text is not None:
             edits.replace(site, site.stmt, text)
     for change in changes:
-        if change.step is not None:
-            for name, text in change.distributions.items():
-                edits.set(*change.step, name, text)
+        for name, text in change.distributions.items():
+            edits.set(change.site, change.call, name, text)
         for statement, text in change.statements:
             edits.replace(statement, statement.stmt, text)
-        at = plan.at(change.statement)
-        plan.add_finding(SWEEP_RULE, "note", change.message, at, applied=True)
-        if change.warning is not None:
-            message, reason, node = change.warning
-            at = plan.at(change.statement, node)
-            plan.add_finding(SWEEP_RULE, "warning", message, at, reason=reason, applied=True)
+        message = f"runsettings.sweep of {change.name} is written as {change.name}.sweep(...)"
+        plan.add_finding(SWEEP_RULE, "note", message, plan.at(change.statement), applied=True)
+        message = f"{ast.unparse(change.call.func)} has to be a command component now"
+        at = plan.at(change.statement, change.call)
+        plan.add_finding(SWEEP_RULE, "warning", message, at, reason=change.reason, applied=True)
 
 
-def _report_refusal(plan: PythonPlan, statement: Statement, refused: Refused) -> None:
+def report_refusal(plan: PythonPlan, statement: Statement, refused: Refused) -> None:
     """A finding for a sweep that is not changed, at its line or at the line of the reason."""
     is_here = refused.line in (0, statement.stmt.lineno)
     node = statement.stmt if is_here else ast.Pass(lineno=refused.line, col_offset=0)
@@ -354,7 +348,7 @@ def _new_imports(
 # --- run settings of a step ---
 
 
-def step_sweeps(plan: PythonPlan) -> Iterator[ReadSweep]:
+def _step_sweeps(plan: PythonPlan) -> Iterator[tuple[Scope, str, list[Use]]]:
     """The steps with sweep settings; those in one block are one sweep."""
     for scope in plan.module.scopes:
         for name, uses in scope.uses.items():
@@ -363,12 +357,10 @@ def step_sweeps(plan: PythonPlan) -> Iterator[ReadSweep]:
                 if use.how != "argument" and use.path[:2] == ("runsettings", "sweep"):
                     made = plan.resolver.binding(name, use.statement)
                     blocks.setdefault((id(made), id(use.statement.body)), []).append(use)
-            for settings in blocks.values():
-                change = partial(_step_change, plan, scope, name, settings)
-                yield settings[0].statement, change
+            yield from ((scope, name, settings) for settings in blocks.values())
 
 
-def _step_change(plan: PythonPlan, scope: Scope, name: str, sweeps: list[Use]) -> SweepChange:
+def step_change(plan: PythonPlan, scope: Scope, name: str, sweeps: list[Use]) -> SweepChange:
     """The conversion of one step."""
     statement = sweeps[0].statement
     made = plan.resolver.binding(name, statement)
@@ -408,19 +400,6 @@ def _step_change(plan: PythonPlan, scope: Scope, name: str, sweeps: list[Use]) -
     compute = ""
     for use in settings:
         compute = _put_setting(reader, use, resources) or compute
-    change = SweepChange(statement, reader, step=(made.statement, call))
-    if plan.settings.compute:
-        compute = literal(plan.settings.compute.removeprefix("azureml:"))
-    *others, last = settings
-    column = last.statement.stmt.col_offset
-    lines = [
-        call_lines(f"{name} = {name}.sweep", change.arguments, column),
-        f"{name}.resources = {resources_text(plan.settings, resources)}",
-        *([f"{name}.compute = {compute}"] if compute else []),
-    ]
-    for use in others:
-        change.replace(use.statement, "")
-    change.replace(last.statement, "\n".join(lines))
     reason = (
         "`.sweep()` belongs to a command node: load what `patch --sweep-to-v2` writes for the "
         "sweep's spec"
@@ -436,8 +415,19 @@ def _step_change(plan: PythonPlan, scope: Scope, name: str, sweeps: list[Use]) -
             ". That spec is not found here: what it sets and this code does not repeat is not in "
             ".sweep(...)"
         )
-    change.message = f"runsettings.sweep of {name} is written as {name}.sweep(...)"
-    change.warning = f"{ast.unparse(call.func)} has to be a command component now", reason, call
+    change = SweepChange(statement, reader, name, made.statement, call, reason)
+    if plan.settings.compute:
+        compute = literal(plan.settings.compute.removeprefix("azureml:"))
+    *others, last = settings
+    column = last.statement.stmt.col_offset
+    lines = [
+        call_lines(f"{name} = {name}.sweep", change.arguments, column),
+        f"{name}.resources = {resources_text(plan.settings, resources)}",
+        *([f"{name}.compute = {compute}"] if compute else []),
+    ]
+    for use in others:
+        change.replace(use.statement, "")
+    change.replace(last.statement, "\n".join(lines))
     return change
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import chain
-
 from arc_toolkit.azureml.kinds import KINDS, Family, Role
 from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.python.module import Module
@@ -11,8 +9,8 @@ from arc_toolkit.azureml.python.python_engine import MakePlan
 from arc_toolkit.azureml.python.python_plan import PythonPlan
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.findings import FileResult
-from arc_toolkit.migrate.code_sweeps import commit_sweeps, step_sweeps
-from arc_toolkit.migrate.hyperdrive import hyperdrive_configs
+from arc_toolkit.migrate.code_sweeps import convert_steps
+from arc_toolkit.migrate.hyperdrive import convert_configs
 from arc_toolkit.migrate.legacy_spec import SWEEP_RULE
 from arc_toolkit.migrate.parallel_run import PRS_RULE, convert_parallel_runs
 from arc_toolkit.migrate.sweep import convert
@@ -52,7 +50,8 @@ def plan_conversions(
     """The changes and new files for a module; `first` is the plan of the run before."""
     plan = PythonPlan(module, library, settings, path, first)
     if _wants_sweeps(settings):
-        commit_sweeps(plan, chain(step_sweeps(plan), hyperdrive_configs(plan)))
+        convert_steps(plan)
+        convert_configs(plan)
     if _wants_parallel_runs(settings):
         convert_parallel_runs(plan)
     return plan

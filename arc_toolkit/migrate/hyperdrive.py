@@ -1,4 +1,4 @@
-"""HyperDriveConfig of SDK v1: as `.sweep(...)` over an azure-ai-ml command, else as a v2 sweep job.
+"""HyperDriveConfig of SDK v1 over a ScriptRunConfig as a v2 sweep job beside the file.
 
     src = ScriptRunConfig(...)                                     train.py (not changed)
     config = HyperDriveConfig(run_config=src, ...)           ->    train.config.sweep.yml
@@ -13,23 +13,18 @@ from __future__ import annotations
 
 import ast
 import os.path
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
-from arc_toolkit.azureml.kinds import Family
 from arc_toolkit.azureml.python.python_plan import PythonPlan
-from arc_toolkit.azureml.python.sdk_objects import Builder
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.edit.code.expressions import calls_in, last_name, short
 from arc_toolkit.edit.code.names import Statement
 from arc_toolkit.edit.code.values import Bound, CallArguments, OpaqueValue, call_arguments
 from arc_toolkit.edit.files.edits import Refused
-from arc_toolkit.migrate.code_sweeps import ReadSweep, SweepChange, SweepReader, resources_text
+from arc_toolkit.migrate.code_sweeps import SweepReader, report_refusal
 from arc_toolkit.migrate.forms import MARK
 from arc_toolkit.migrate.legacy_spec import SWEEP_RULE
-from arc_toolkit.migrate.search_space import call_lines, call_text
 from arc_toolkit.migrate.trial import legal_name
 from arc_toolkit.migrate.v1_values import Ports, Unsaid, V1Fields, V1Values
 from arc_toolkit.migrate.v2_jobs import (
@@ -91,17 +86,20 @@ _DISTRIBUTIONS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def hyperdrive_configs(plan: PythonPlan) -> Iterator[ReadSweep]:
-    """Where each config is, and what converts it."""
+def convert_configs(plan: PythonPlan) -> None:
+    """A sweep job for each config, or a finding."""
     for scope in plan.module.scopes:
         for statement in scope.statements:
             for call in calls_in(statement.stmt):
-                if SweepReader(plan.resolver, statement).called(call, statement) == NAME:
-                    yield statement, partial(config_change, plan, statement, call)
+                is_config = SweepReader(plan.resolver, statement).called(call, statement) == NAME
+                if is_config and not plan.covers(SWEEP_RULE, plan.at(statement)):
+                    try:
+                        _convert_config(plan, statement, call)
+                    except Refused as refused:
+                        report_refusal(plan, statement, refused)
 
 
-def config_change(plan: PythonPlan, statement: Statement, call: ast.Call) -> SweepChange | None:
-    """The change of the code for one config, or none if a job is written beside it."""
+def _convert_config(plan: PythonPlan, statement: Statement, call: ast.Call) -> None:
     reader = SweepReader(plan.resolver, statement)
     arguments = call_arguments(call, _ORDER, statement)
     values = arguments.values
@@ -113,21 +111,16 @@ def config_change(plan: PythonPlan, statement: Statement, call: ast.Call) -> Swe
         text = f"the {other} {short(values[other][0])}" if other else "nothing"
         hint = "only a run_config that is a ScriptRunConfig is converted"
         raise Refused(f"{NAME} has {text} to run: {hint}")
-    reader.drop_name(call.func, statement)
     _read_config(reader, values)
     options = _read_sampling(reader, values)
-    lost = [name for name in _LOST if name in values]
     run = values["run_config"]
     made, where = reader.values.follow(*run)
     path = reader.values.import_path(made.func, where) if isinstance(made, ast.Call) else None
-    if isinstance(made, ast.Call) and (path or "").endswith("ScriptRunConfig"):
-        script = read_script_run(run, made, where, reader.values)
-        script.lost[:0] = lost
-        _write_job(plan, statement, reader, options, script)
-        return None
-    if lost:
-        raise Refused(f"{NAME} with {', '.join(lost)} has no equivalent in v2")
-    return _command_sweep(plan, statement, call, run[0], reader)
+    if not isinstance(made, ast.Call) or not (path or "").endswith("ScriptRunConfig"):
+        raise Refused(f"{short(run[0])} is not a ScriptRunConfig", line=run[0].lineno)
+    script = read_script_run(run, made, where, reader.values)
+    script.lost[:0] = [name for name in _LOST if name in values]
+    _write_job(plan, statement, reader, options, script)
 
 
 def _read_config(reader: SweepReader, values: dict[str, Bound]) -> None:
@@ -143,7 +136,6 @@ def _read_config(reader: SweepReader, values: dict[str, Bound]) -> None:
             and reader.name(goal.value, where) == "PrimaryMetricGoal"
         ):
             reader.put(goal, goal.attr.lower(), "objective", "goal")
-            reader.drop_name(goal.value, where)
     if "policy" in values:
         policy, where = reader.values.follow(*values["policy"])
         is_none = isinstance(policy, ast.Constant) and policy.value is None
@@ -167,7 +159,6 @@ def _read_sampling(reader: SweepReader, values: dict[str, Bound]) -> dict[str, s
         reason = f"hyperparameter_sampling is not a hyperdrive call: {short(made)}"
         raise Refused(reason, line=made.lineno)
     reader.put(made, _SAMPLINGS[kind], "algorithm")
-    reader.drop_name(made.func, where)
     spaces = call_arguments(made, _SAMPLING_ORDER, where)
     reason = f"the parameter space of {kind} is not a dict"
     if len(spaces.values) != 1 or spaces.rest:
@@ -184,28 +175,6 @@ def _read_sampling(reader: SweepReader, values: dict[str, Bound]) -> dict[str, s
             raise Refused(reason, line=item.lineno)
         options[new] = name if name.startswith("-") else f"--{name}"
     return options
-
-
-def _command_sweep(
-    plan: PythonPlan, statement: Statement, call: ast.Call, run: ast.expr, reader: SweepReader
-) -> SweepChange:
-    """A config over an azure-ai-ml command becomes its sweep."""
-    match statement.stmt:
-        case ast.Assign(targets=[ast.Name(id=name)], value=value) if value is call:
-            pass
-        case _:
-            raise Refused(f"{NAME} is not assigned to one name")
-    change = SweepChange(statement, reader)
-    node = statement.source.slice(run)
-    function = f"{name} = {call_text(node, change.distributions)}.sweep"
-    made = plan.resolver.object_of(run, statement)
-    if not (isinstance(made, Builder) and made.family is Family.COMMAND):
-        reason = f"{node} is neither a ScriptRunConfig nor an azure-ai-ml command"
-        raise Refused(f"{reason}; once it is, write {call_text(function, change.arguments)}")
-    sweep = call_lines(function, change.arguments, statement.stmt.col_offset)
-    change.replace(statement, f"{sweep}\n{name}.resources = {resources_text(plan.settings, {})}")
-    change.message = f"{NAME} is written as {node}(...).sweep(...)"
-    return change
 
 
 # --- a ScriptRunConfig as the trial of a sweep job ---

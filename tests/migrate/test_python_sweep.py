@@ -12,13 +12,12 @@ import pytest
 from arc_toolkit.azureml.python.python_plan import PythonPlan
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.edit.code.editor import Changes
-from arc_toolkit.edit.code.names import Statement
+from arc_toolkit.edit.code.names import Scope, Use
 from arc_toolkit.edit.code.source import Source
 from arc_toolkit.edit.files.edits import Edit
 from arc_toolkit.findings import Finding
-from arc_toolkit.migrate import hyperdrive
-from arc_toolkit.migrate.code_sweeps import SweepChange
-from arc_toolkit.migrate.hyperdrive import config_change
+from arc_toolkit.migrate import code_sweeps
+from arc_toolkit.migrate.code_sweeps import SweepChange, step_change
 from arc_toolkit.migrate.legacy_spec import SWEEP_RULE as RULE
 from arc_toolkit.migrate.search_space import DISTRIBUTIONS
 from tests.migrate.support import assert_valid, azure, body, convert_python, patch_file
@@ -42,9 +41,9 @@ def train_all(train, kind="a"):
 CONFIG = """\
 from azureml.train.hyperdrive import HyperDriveConfig, MedianStoppingPolicy, PrimaryMetricGoal, RandomParameterSampling
 from azureml.train.hyperdrive import choice, loguniform
-from azure.ai.ml import command
+from azureml.core import ScriptRunConfig
 
-node = command(command="python t.py ${{inputs.lr}} ${{inputs.n}}", inputs={"lr": 0.1, "n": 1}, environment="e@latest")
+node = ScriptRunConfig(".", script="t.py")
 config = HyperDriveConfig(
     run_config=node,
     hyperparameter_sampling=RandomParameterSampling({"--lr": loguniform(-3, -1), "n": choice(range(1, 4))}),
@@ -126,18 +125,6 @@ def test_settings_of_the_command_line_win() -> None:
     after, _ = rewritten(STEP, instance_type="32cpu128g", instance_count=3, compute="azureml:arc")
     assert 'JobResourceConfiguration(instance_type="32cpu128g", instance_count=3)' in after
     assert 'step.compute = "arc"' in after
-
-
-def test_a_hyperdrive_config_over_a_v2_command_becomes_a_sweep() -> None:
-    after, _ = rewritten(CONFIG, instance_type="t")
-    assert "hyperdrive" not in after
-    assert (
-        "config = node(lr=LogUniform(min_value=-3, max_value=-1), n=Choice(values=[1, 2, 3])).sweep("
-        in after
-    )
-    assert (
-        'config.resources = JobResourceConfiguration(instance_type="t", instance_count=1)' in after
-    )
 
 
 def test_crlf_and_tabs_are_kept() -> None:
@@ -274,29 +261,15 @@ def test_what_cannot_be_converted_is_not_changed_and_has_a_reason(
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        (
-            "node = command(",
-            "node = ScriptRunConfig(",
-            "node is neither a ScriptRunConfig nor an azure-ai-ml command; once it is, write config = node(",
-        ),
+        ("node = ScriptRunConfig(", "node = make(", "node is not a ScriptRunConfig"),
         (
             "RandomParameterSampling({",
             "sampling({",
             "hyperparameter_sampling is not a hyperdrive call",
         ),
         ("choice(range(1, 4))", "choice(options)", "a value of n is not a plain value: options"),
-        (
-            "max_total_runs=8,",
-            "max_total_runs=8, resume_from=x,",
-            "HyperDriveConfig with resume_from",
-        ),
         ("MedianStoppingPolicy(delay_evaluation=5)", "early", "policy is not a hyperdrive call"),
         ("    run_config=node,", "", "HyperDriveConfig has nothing to run"),
-        (
-            "config = Hyper",
-            "config = other = Hyper",
-            "HyperDriveConfig is not assigned to one name",
-        ),
         ("PrimaryMetricGoal.MAXIMIZE", "goal", "objective.goal is None: use minimize or maximize"),
         ('{"--lr": loguniform(-3, -1), "n": choice(range(1, 4))}', "space", "is not a dict: space"),
         (
@@ -314,11 +287,6 @@ def test_what_cannot_be_converted_is_not_changed_and_has_a_reason(
             "**more",
             "** in RandomParameterSampling is not a hyperdrive distribution",
         ),
-        (
-            "from azure.ai.ml import command",
-            "from mine import command",
-            "node is neither a ScriptRunConfig nor an azure-ai-ml command",
-        ),
     ],
 )
 def test_a_hyperdrive_config_that_cannot_be_converted_is_not_changed(
@@ -331,8 +299,7 @@ def test_a_hyperdrive_config_that_cannot_be_converted_is_not_changed(
 def test_a_config_in_a_function_is_converted() -> None:
     head, _, config = CONFIG.partition("config = ")
     inside = "def build():\n    " + ("config = " + config).replace("\n", "\n    ").rstrip() + "\n"
-    after, _ = rewritten(head + inside)
-    assert "\n    config = node(" in after
+    assert [path for path, _ in convert_python(head + inside).new_files] == ["p.config.sweep.yml"]
 
 
 def test_a_config_in_a_function_without_a_step_is_reported() -> None:
@@ -346,7 +313,6 @@ def test_settings_through_a_helper_are_reported() -> None:
     assert "not made by one call in the same block" in reasons("import azure.ml.component\n" + text)
 
 
-@pytest.mark.parametrize("text", [STEP, CONFIG])
 @pytest.mark.parametrize(
     ("lie", "reason"),
     [
@@ -363,7 +329,7 @@ def test_settings_through_a_helper_are_reported() -> None:
     ],
 )
 def test_a_conversion_is_refused_when_the_editor_lies(
-    monkeypatch: pytest.MonkeyPatch, text: str, lie: Callable[[list[Edit]], list[Edit]], reason: str
+    monkeypatch: pytest.MonkeyPatch, lie: Callable[[list[Edit]], list[Edit]], reason: str
 ) -> None:
     honest = Changes.edits
 
@@ -371,7 +337,7 @@ def test_a_conversion_is_refused_when_the_editor_lies(
         return {key: (source, lie(own)) for key, (source, own) in honest(changes).items()}
 
     monkeypatch.setattr(Changes, "edits", edits)
-    result = convert_python(text)
+    result = convert_python(STEP)
     assert result.after is None
     assert reason in (result.refused or "")
 
@@ -379,18 +345,21 @@ def test_a_conversion_is_refused_when_the_editor_lies(
 def test_a_conversion_that_a_second_run_would_change_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def again(plan: PythonPlan, statement: Statement, call: ast.Call) -> SweepChange:
-        change = config_change(plan, statement, call)
-        assert change is not None
+    def again(plan: PythonPlan, scope: Scope, name: str, uses: list[Use]) -> SweepChange:
+        change = step_change(plan, scope, name, uses)
         change.statements = [
             (statement, f"{text}\n{ast.unparse(statement.stmt)}")
             for statement, text in change.statements
         ]
+        change.distributions = {}
         change.reader.names.clear()
         return change
 
-    monkeypatch.setattr(hyperdrive, "config_change", again)
-    result = convert_python(CONFIG.replace("policy=MedianStoppingPolicy(delay_evaluation=5),", ""))
+    monkeypatch.setattr(code_sweeps, "step_change", again)
+    text = STEP.replace(
+        "early_termination = BanditPolicy(1, slack_factor=0.2)", 'algorithm = "grid"'
+    )
+    result = convert_python(text)
     assert (result.after, result.refused) == (None, "a second run would change it again")
 
 
@@ -567,25 +536,3 @@ def test_the_rewritten_pipeline_runs_with_the_real_sdk(tmp_path: Path, policy: s
     assert node["computeId"] == "k8s"
     assert node["early_termination"]["policy_type"] == policy.split("Policy(")[0]
     assert node["early_termination"]["evaluation_interval"] == {"B": 2, "M": 3, "T": 1}[policy[0]]
-
-
-@pytest.mark.real
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-def test_the_rewritten_hyperdrive_config_runs_with_the_real_sdk() -> None:
-    azure()
-    after, _ = rewritten(CONFIG, instance_type="t")
-    names: dict[str, Any] = {}
-    exec(compile(after, "config.py", "exec"), names)
-    rest = body(names["config"]._to_job())
-    assert rest["searchSpace"] == {"lr": ["loguniform", [-3, -1]], "n": ["choice", [[1, 2, 3]]]}
-    assert rest["objective"] == {"goal": "maximize", "primaryMetric": "auc"}
-    assert rest["resources"]["instanceType"] == "t"
-    assert rest["earlyTermination"] == {
-        "delayEvaluation": 5,
-        "evaluationInterval": 1,
-        "policyType": "MedianStopping",
-    }
-    assert rest["limits"]["maxTotalTrials"] == 8
-    assert rest["limits"]["timeout"] == "PT1H"
-    assert rest["trial"]["command"] == "python t.py ${{search_space.lr}} ${{search_space.n}}"
