@@ -20,7 +20,7 @@ from arc_toolkit.azureml.python.python_plan import PythonPlan
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.edit.code.expressions import calls_in, last_name, short
 from arc_toolkit.edit.code.names import Statement
-from arc_toolkit.edit.code.values import Bound, CallArguments, OpaqueValue, call_arguments
+from arc_toolkit.edit.code.values import Bound, CallArguments, call_arguments
 from arc_toolkit.edit.files.edits import Refused
 from arc_toolkit.migrate.code_sweeps import SweepReader, report_refusal
 from arc_toolkit.migrate.forms import MARK
@@ -75,14 +75,11 @@ _RUN_SETTINGS = {"target": "compute_target"} | {
     name: name for name in ("environment", "node_count", "arguments")
 }
 _HARMLESS = frozenset({NAME, "submit", "print", "display"})
-# v1 configuration -> v2 distribution; its arguments in order, with their defaults.
-_DISTRIBUTIONS: dict[str, tuple[str, dict[str, Any]]] = {
-    "MpiConfiguration": ("mpi", {"process_count_per_node": 1, "node_count": 1}),
-    "PyTorchConfiguration": (
-        "pytorch",
-        {"communication_backend": "Nccl", "process_count": None, "node_count": 1},
-    ),
-    "TensorflowConfiguration": ("tensorflow", {"worker_count": 1, "parameter_server_count": 1}),
+# v1 configuration -> v2 distribution; its arguments in order, all 1 by default.
+_DISTRIBUTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "MpiConfiguration": ("mpi", ("process_count_per_node", "node_count")),
+    "PyTorchConfiguration": ("pytorch", ("communication_backend", "process_count", "node_count")),
+    "TensorflowConfiguration": ("tensorflow", ("worker_count", "parameter_server_count")),
 }
 
 
@@ -208,8 +205,11 @@ def read_script_run(run: Bound, call: ast.Call, where: Statement, values: V1Valu
     texts = {name: short(bound[0]) for name, bound in arguments.items()}
     script.fields.read(CallArguments(arguments))
     _read_command(script, texts, call)
-    if "node_count" in script.fields.values:
-        script.instance_count = int(script.fields.values["node_count"])
+    nodes = script.fields.values.get("node_count", script.instance_count)
+    if isinstance(nodes, int):
+        script.instance_count = nodes
+    else:
+        script.fields.unknown["node_count"] = repr(nodes)
     if distribution is not None:
         _read_distribution(script, *distribution)
     return script
@@ -219,10 +219,10 @@ def _later_settings(bound: Bound, script: ScriptRun, prefix: tuple[str, ...]) ->
     """Settings of a run configuration after it is made; `prefix` is where it is in the object."""
     settings = {}
     for use in script.fields.reader.later_uses(*bound):
-        path = use.path[len(prefix) :] if use.path[: len(prefix)] == prefix else use.path
-        is_known = path[0] in _RUN_SETTINGS and (path != use.path or not prefix)
-        if use.how == "assign" and len(path) == 1 and (is_known or path == ("arguments",)):
-            settings[_RUN_SETTINGS[path[0]]] = use.value, use.statement
+        is_setting = use.path[:-1] == prefix or use.path == ("arguments",)
+        name = _RUN_SETTINGS.get(use.path[-1]) if is_setting else None
+        if use.how == "assign" and name is not None:
+            settings[name] = use.value, use.statement
         elif use.path[-1] not in _HARMLESS:
             script.lost.append(f"{short(bound[0])}.{'.'.join(use.path)}")
     return settings
@@ -249,26 +249,26 @@ def _read_distribution(script: ScriptRun, node: ast.expr, statement: Statement) 
     values = script.fields.reader
     made, where = values.follow(node, statement)
     name = last_name(made.func) if isinstance(made, ast.Call) else ""
-    if name not in _DISTRIBUTIONS or not isinstance(made, ast.Call):
-        script.fields.unknown["distributed_job_config"] = short(node)
-        return
-    kind, numbers = _DISTRIBUTIONS[name]
-    numbers = dict(numbers)
-    try:
-        for key, bound in call_arguments(made, tuple(numbers), where).values.items():
-            if (value := values.value(*bound)) is not None:
-                numbers[key] = value
-    except OpaqueValue:
-        script.fields.unknown["distributed_job_config"] = short(made)
+    kind, order = _DISTRIBUTIONS.get(name, ("", ()))
+    counts: dict[str, Any] = dict.fromkeys(order, 1)
+    if isinstance(made, ast.Call):
+        arguments = call_arguments(made, order, where)
+        arguments.values.pop("communication_backend", None)
+        for key, bound in arguments.values.items():
+            is_none = isinstance(bound[0], ast.Constant) and bound[0].value is None
+            counts[key] = counts.get(key) if is_none else values.value_or_none(*bound)
+        counts["**"] = not arguments.rest
+    if not kind or not all(isinstance(count, int) and count > 0 for count in counts.values()):
+        if not (isinstance(made, ast.Constant) and made.value is None):
+            script.fields.unknown["distributed_job_config"] = short(made)
         return
     if kind == "tensorflow":
-        script.distribution = {"type": kind, **numbers}
-        script.instance_count = numbers["worker_count"]
+        script.distribution = {"type": kind, **{key: counts[key] for key in order}}
+        script.instance_count = counts["worker_count"]
         return
-    nodes = script.instance_count = numbers["node_count"]
+    nodes = script.instance_count = counts["node_count"]
     # v1 counts all processes of PyTorch, v2 those of one node; v1's default is one per node.
-    total = (numbers.get("process_count") or 0) // nodes
-    processes = numbers.get("process_count_per_node") or max(1, total)
+    processes = counts.get("process_count_per_node") or max(1, counts["process_count"] // nodes)
     script.distribution = {"type": kind, "process_count_per_instance": processes}
 
 

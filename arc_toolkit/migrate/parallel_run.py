@@ -58,6 +58,8 @@ PRS_RULE = "prs-to-v2"
 MARK = "Written by `arc-toolkit patch --prs-to-v2`"
 # Names of fields in a file of a config.
 _FILE_FIELDS = {"compute_target_name": "compute_target", "environment_name": "environment"}
+# Keys of such a file that are not fields of a config.
+_OTHER_KEYS = ("input_format", "version", "more_variables", *STEP_ORDER)
 # Methods of a config that do not change it, and calls that take it as it is.
 _HARMLESS = frozenset({"save_to_yaml", STEP, "print", "display", "type", "str", "repr"})
 
@@ -165,7 +167,7 @@ def _read_file(
     values = {
         _FILE_FIELDS.get(str(key), str(key)): value
         for key, value in config.items()
-        if value is not None and key not in ("input_format", "version")
+        if value is not None and key not in _OTHER_KEYS
     }
     version = values.pop("environment_version", None)
     if version is not None and "environment" in values:

@@ -95,6 +95,12 @@ _DATASET_OUTPUTS = frozenset(
     {"OutputFileDatasetConfig", "OutputTabularDatasetConfig", "HDFSOutputDatasetConfig"}
 )
 
+# Methods of an output that give it back, and methods that only a dataset or an output has.
+_OUTPUT_METHODS = frozenset({"as_mount", "as_upload", "register_on_complete"})
+_DATA_METHODS = frozenset(
+    {"as_named_input", "as_input", "as_mount", "as_download", "as_direct", "register"}
+)
+
 
 class V1Values(Evaluator):
     """Reads values, datasets and outputs in one module."""
@@ -168,43 +174,37 @@ class V1Values(Evaluator):
             case _ if path.startswith("azureml."):
                 return self._named_object(node, statement)
             case ast.Attribute(value=holder):
-                return self._method(name, holder, text, node, statement)
+                return self._method(name, holder, text, statement)
         return super().call(node, statement)
 
     def _method(
-        self,
-        name: str,
-        holder: ast.expr,
-        text: Callable[..., str],
-        node: ast.Call,
-        statement: Statement,
+        self, name: str, holder: ast.expr, text: Callable[..., str], statement: Statement
     ) -> Any:
-        """A method of an object of SDK v1."""
+        """The value of `holder.name(...)`."""
+        value = self.value_or_none(holder, statement)
+        if isinstance(value, _NamedObjects) and name == "get":
+            return NamedObject(text("name", "name"))
+        if name == "clone":
+            return NamedObject(text("new_name", "new_name"))
+        if isinstance(value, Output) and value.is_dataset and name in _OUTPUT_METHODS:
+            return value
+        if name not in _DATA_METHODS and not isinstance(value, Data | Output):
+            raise OpaqueValue(f"it is made by {name}()")
+        data = self.data_of(holder, statement)
         match name:
-            case "clone":
-                return NamedObject(text("new_name", "new_name"))
-            case "get" if isinstance(self.value_or_none(holder, statement), _NamedObjects):
-                return NamedObject(text("name", "name"))
             case "as_named_input" | "as_input":
-                return replace(self.data_of(holder, statement), name=text("name", "name"))
-            case "register" if registered := text("name", "workspace", "name"):
-                data = self.data_of(holder, statement)
-                return replace(_registered(registered), name=data.name, kind=data.kind)
-            case "as_mount" | "as_download" | "register_on_complete" | "as_upload":
-                value = self.value_or_none(holder, statement)
-                if isinstance(value, Output) and value.is_dataset and name != "as_download":
-                    return value
-                data = self.data_of(holder, statement)
+                return replace(data, name=text("name", "name"))
+            case "register":
+                registered = _registered(text("name", "workspace", "name"))
+                return replace(registered, name=data.name, kind=data.kind)
+            case "as_mount" | "as_download":
                 return replace(data, kind=data.kind or "file", download=name == "as_download")
             case "as_direct":
-                return self.data_of(holder, statement)
-        if not isinstance(self.value_or_none(holder, statement), Data | Output):
-            return super().call(node, statement)
-        data = self.data_of(holder, statement)
-        if name.startswith(("read_", "parse_")):  # of an output: a table of its files
-            return replace(data, kind="table", path="")
-        # dataset.partition_by(...) and the like: of the same kind, elsewhere
-        return replace(data, path="", registered=False)
+                return data
+        # dataset.partition_by(...), output.read_delimited_files() and the like: data elsewhere
+        is_table = name.startswith(("read_", "parse_"))
+        kind = "table" if is_table else data.kind
+        return replace(data, kind=kind, path="", registered=False)
 
     def _named_object(self, call: ast.Call, statement: Statement) -> NamedObject:
         """`ComputeTarget(ws, "k8s")`, `ComputeTarget.create(workspace=ws, name="k8s")`."""
@@ -241,9 +241,9 @@ class V1Values(Evaluator):
             return None
 
     def plain(self, node: ast.expr, statement: Statement) -> Any:
-        """A value that is not an object of the SDK; a PipelineParameter is."""
+        """A value without objects of the SDK in it; a PipelineParameter is one."""
         value = self.value(node, statement)
-        if isinstance(value, _OBJECTS):
+        if not _is_plain(value):
             raise OpaqueValue(f"it is {short(node)}")
         return value
 
@@ -289,8 +289,11 @@ class V1Values(Evaluator):
         variables: dict[str, str] = {}
         for use in self.later_uses(node, statement):
             if use.how == "assign" and use.path[:1] == ("environment_variables",):
-                value = self.value(use.value, use.statement)
-                variables |= value if len(use.path) == 1 else {use.path[1][1:-1]: value}
+                value = self.plain(use.value, use.statement)
+                value = {use.path[1][1:-1]: value} if len(use.path) > 1 else value
+                if not isinstance(value, dict):
+                    raise OpaqueValue(f"it is {short(use.value)}")
+                variables |= value
         return {str(name): str(value) for name, value in variables.items()}
 
     def later_uses(self, node: ast.expr, statement: Statement) -> Iterator[Use]:
@@ -326,6 +329,13 @@ class V1Values(Evaluator):
         is_none = isinstance(node, ast.Constant) and node.value is None
         is_unknown = value is None and not is_none
         return Unsaid(short(node)) if is_unknown or isinstance(value, _OBJECTS) else value
+
+
+def _is_plain(value: Any) -> bool:
+    items = value.values() if isinstance(value, dict) else value
+    if isinstance(value, dict | list | tuple):
+        return all(map(_is_plain, items))
+    return not isinstance(value, _OBJECTS)
 
 
 def _agreed_data(ways: list[Data]) -> Data:

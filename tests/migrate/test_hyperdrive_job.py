@@ -231,3 +231,22 @@ def test_a_second_run_finds_nothing_to_set_in_the_job(settings: dict[str, Any]) 
     assert patch_yaml(path, content, asked, Library(read)).after is None
     trial = yaml.safe_load(content)["trial"]
     assert trial.get("resources", {}).get("instance_type") == settings.get("instance_type")
+
+
+@pytest.mark.parametrize(
+    ("config", "field"),
+    [
+        ("MpiConfiguration(node_count=0)", "distributed_job_config"),
+        ('PyTorchConfiguration(process_count="8")', "distributed_job_config"),
+        ("TensorflowConfiguration(**more)", "distributed_job_config"),
+        ('None)\nsrc.run_config.node_count = "two"\nprint(', "node_count"),
+    ],
+)
+def test_a_count_that_is_not_a_number_is_written_by_hand(config: str, field: str) -> None:
+    text = NOTEBOOK.replace(
+        "environment=env)", f"environment=env, distributed_job_config={config})"
+    )
+    data, notes = job(text)
+    assert data["resources"]["instance_count"] == 1
+    assert "distribution" not in data["trial"]
+    assert f"write them in by hand: {field} (" in notes or f", {field} (" in notes
