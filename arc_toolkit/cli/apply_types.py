@@ -127,15 +127,15 @@ def _may_delete(
 def check(args: argparse.Namespace, client: Client, console: Console) -> int:
     """Which types of the cluster no longer fit; 1 if there are any."""
     from arc_toolkit.cluster import live_types
-    from arc_toolkit.sizing import fits, fits_text
+    from arc_toolkit.sizing import fits, waterfall
 
     def show() -> int:
         selection = cluster_options.collect(args, client, console)
         rows = fits.check(live_types.read(client), selection.candidates)
         if args.format == "json":
-            console.out(fits_text.fits_json("check-instance-types", rows))
+            console.out(waterfall.fits_json("check-instance-types", rows))
         else:
-            console.out(fits_text.drift_text(rows, console.style))
+            console.out(waterfall.drift_text(rows, console.style))
         return FOUND if any(fit.drifted for fit in rows) else OK
 
     return cluster_options.watch(client, console, show) if args.watch else show()

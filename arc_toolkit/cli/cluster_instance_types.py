@@ -26,16 +26,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, console: Console) -> int:
     """Exit 0 also if a type no longer fits: that is `gen-instance-types --from-cluster --check`."""
     from arc_toolkit.cluster import live_types
-    from arc_toolkit.sizing import fits, fits_text
+    from arc_toolkit.sizing import fits, waterfall
 
     def show(client: Client, nodes: list[Candidate]) -> None:
         rows = fits.check(live_types.read(client), nodes)
         if args.format == "json":
-            console.out(fits_text.fits_json("cluster-instance-types", rows))
+            console.out(waterfall.fits_json("cluster-instance-types", rows))
             return
-        console.out(fits_text.types_table(rows, console.style) if rows else fits_text.NO_TYPES)
+        console.out(waterfall.types_table(rows, console.style) if rows else waterfall.NO_TYPES)
         for fit in rows:
             if fit.reason:
-                console.note(fits_text.reason_text(fit))
+                console.note(waterfall.reason_text(fit))
 
     return cluster_options.look(args, console, show)

@@ -111,7 +111,7 @@ def report_of(args: argparse.Namespace, console: Console) -> CostReport:
 
     from arc_toolkit.cost import cost_report, prices
     from arc_toolkit.cost.mix import LEAST_RUNS, MIX_RUNS, cheapest_mix
-    from arc_toolkit.cost.share_price import share_use
+    from arc_toolkit.cost.prices import share_use
     from arc_toolkit.cost.simulation import MOST_RUNS
     from arc_toolkit.sizing import vm_sizes
 
@@ -195,8 +195,7 @@ def history_rate(path: str, pool: str | None) -> EvictionRate:
     """Measured on one's own cluster: the recording belongs to `diagnose`, what follows from it to `cost`."""
     import time
 
-    from arc_toolkit.cost.eviction_rates import measured_rate
-    from arc_toolkit.cost.node_lives import node_lives
+    from arc_toolkit.cost.eviction_rates import measured_rate, node_lives
     from arc_toolkit.diagnosis import history
 
     facts = history.read(path)

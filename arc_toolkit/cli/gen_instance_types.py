@@ -11,7 +11,7 @@ from arc_toolkit.cli.console import Console
 from arc_toolkit.cli.option_table import CLUSTER, add_options
 from arc_toolkit.errors import FOUND, OK, ArcError
 from arc_toolkit.kube.quantities import MI
-from arc_toolkit.sizing.instance_types import Choices, generate
+from arc_toolkit.sizing.instance_types import GenerateOptions, generate
 from arc_toolkit.sizing.node_selection import Selection
 from arc_toolkit.sizing.shares import Share, Size
 from arc_toolkit.sizing.type_names import DEFAULT_TEMPLATE
@@ -92,7 +92,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
 
         present = live_types.read(client)
         ours = {name: item for name, item in present.items() if outdated_types.is_ours(item)}
-    choices = Choices(
+    choices = GenerateOptions(
         template=args.name_template,
         selector=args.node_selector,
         whole_cores=args.whole_cores,

@@ -146,7 +146,7 @@ def select(
         assumptions_of(args),
         daemonsets_of(args, counted=pods is not None),
         source=source,
-        where=where,
+        place=where,
         tolerations=tolerations_of(args),
         architecture=args.architecture,
         by_pool=args.group_by == "pool",

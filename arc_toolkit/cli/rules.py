@@ -33,7 +33,7 @@ def every_rule() -> dict[str, Rule]:
     """The rules of all commands, in order of name."""
     from arc_toolkit.azureml.rules import all_rules
     from arc_toolkit.placement.rules import manifest_rules
-    from arc_toolkit.sizing.validation_rules import RULES
+    from arc_toolkit.sizing.validation import RULES
 
     return dict(sorted({**all_rules(), **manifest_rules(), **RULES}.items()))
 

@@ -13,8 +13,7 @@ from arc_toolkit.errors import ArcError
 from arc_toolkit.file_io import read_text
 from arc_toolkit.inputs import yaml_files
 from arc_toolkit.output.run_report import RunReport
-from arc_toolkit.sizing.validation import validate
-from arc_toolkit.sizing.validation_rules import RULES
+from arc_toolkit.sizing.validation import RULES, validate
 
 EPILOG = """\
 examples:

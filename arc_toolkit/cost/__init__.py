@@ -1,1 +1,1 @@
-"""What spot capacity really saves: prices, eviction rates, expected time and price of a job, simulation, deadlines."""
+"""What spot capacity really saves: prices, eviction rates, expected time and price, simulation."""

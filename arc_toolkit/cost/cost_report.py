@@ -1,4 +1,4 @@
-"""The answer as data: dedicated, spot and low priority, and the sentence that answers the question."""
+"""The answer as data: dedicated, spot and low priority, and the answer in a sentence."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from arc_toolkit.cost.eviction_rates import EvictionRate, percent
-from arc_toolkit.cost.formulas import Expected, break_even, expected
+from arc_toolkit.cost.formulas import Expected, break_even, expected_run
 from arc_toolkit.cost.mix import MixReport
-from arc_toolkit.cost.prices import Tier, VmPrice, money
-from arc_toolkit.cost.share_price import ShareUse
+from arc_toolkit.cost.prices import ShareUse, Tier, VmPrice, money
 from arc_toolkit.cost.simulation import MOST_EVICTIONS, Runs, mean_of, quantile, simulate
 from arc_toolkit.cost.training_job import TrainingJob
 from arc_toolkit.errors import ArcError
@@ -76,16 +75,19 @@ def build_cost(
     seed: int = 0,
 ) -> CostReport:
     """Everything but the deadline; `runs` as with --simulate."""
-    job = job.at(rate.used)
-    result = expected(job)
-    simulated = _simulated(job, runs, seed)
+    job = job.with_rate(rate.used)
+    result = expected_run(job)
+    simulated = _simulate_job(job, runs, seed)
     if result is None or simulated is None:
         raise ArcError(
-            f"at {percent(rate.used)} evictions per hour and {plural(job.nodes, 'node')} the job is evicted every "
-            f"{job.mean:.0f} s and hardly makes progress: use fewer nodes, a faster save or a shorter restart"
+            f"at {percent(rate.used)} evictions per hour and {plural(job.nodes, 'node')} "
+            "the job is "
+            "evicted every "
+            f"{job.mean:.0f} s and hardly makes progress: "
+            "use fewer nodes, a faster save or a shorter restart"
         )
     low, high = (
-        simulated if end == job.rate else _simulated(job.at(end), runs, seed)
+        simulated if end == job.rate else _simulate_job(job.with_rate(end), runs, seed)
         for end in (rate.low, rate.high)
     )
     assert low, "fewer evictions than what can be computed with"
@@ -93,7 +95,7 @@ def build_cost(
     fallback = job.missing.fallback_seconds is not None and job.missing.share > 0
     elapsed = mean_of(simulated.elapsed) if fallback else result.elapsed
     dedicated = prices.get(Tier.DEDICATED)
-    rows = [_dedicated(job, dedicated)]
+    rows = [_dedicated_cost(job, dedicated)]
     for tier in (Tier.SPOT, Tier.LOW_PRIORITY):
         price = prices.get(tier)
         row = TierCost(tier, price, elapsed / 3600, elapsed / job.work_seconds - 1)
@@ -138,14 +140,15 @@ def build_cost(
         )
     if fallback:
         report.notes.append(
-            f"time and price with a fallback come from {len(simulated.elapsed):,} simulated runs: there is no formula"
+            f"time and price with a fallback come from {len(simulated.elapsed):,} simulated runs: "
+            "there is no formula"
         )
     return report
 
 
-def _simulated(job: TrainingJob, runs: int, seed: int) -> Runs | None:
+def _simulate_job(job: TrainingJob, runs: int, seed: int) -> Runs | None:
     """None if the job hardly gets on."""
-    result = expected(job)
+    result = expected_run(job)
     if result is None or result.evictions > MOST_EVICTIONS / 2:
         return None
     count = runs or max(100, min(RANGE_RUNS, int(RANGE_EVICTIONS / (1 + result.evictions))))
@@ -155,7 +158,7 @@ def _simulated(job: TrainingJob, runs: int, seed: int) -> Runs | None:
 def _pays_below(
     job: TrainingJob, result: Expected, simulated: Runs | None, dedicated: float
 ) -> float:
-    """Both prices are sums of hours times prices: equal at what dedicated leaves for the hours on spot."""
+    """Both prices are sums of hours times prices: equal at dedicated's rest for the spot hours."""
     limit = dedicated * job.nodes * job.work_seconds / 3600
     if simulated is None:
         return limit / result.price(1.0, job.nodes)
@@ -164,7 +167,7 @@ def _pays_below(
     return max(0.0, limit - on_demand) / spot
 
 
-def _dedicated(job: TrainingJob, price: VmPrice | None) -> TierCost:
+def _dedicated_cost(job: TrainingJob, price: VmPrice | None) -> TierCost:
     hours = job.work_seconds / 3600
     cost = price.amount * job.nodes * hours if price else None
     return TierCost(Tier.DEDICATED, price, hours, 0.0, cost, cost, cost, 0.0 if price else None)
@@ -175,19 +178,20 @@ def _dearer(spot: VmPrice, dedicated: VmPrice | None) -> bool:
 
 
 def answer(report: CostReport) -> str:
-    """`Spot is 71 % cheaper and takes 6 % longer; it stops paying above 31 % evictions per hour.`"""
+    """`Spot is 71 % cheaper and takes 6 % longer; it stops paying above 31 % per hour.`"""
     spot, dedicated = report.row(Tier.SPOT), report.row(Tier.DEDICATED)
     longer = f"takes {percent(spot.slower)} longer" if spot.slower > 1e-6 else "takes no longer"
     if spot.cost is None or dedicated.cost is None:
-        where = f"{report.size} in {report.region}"
+        place = f"{report.size} in {report.region}"
         if dedicated.price is None or report.pays_below is None:
             unknown = "price" if spot.price is None else "dedicated price"
-            return f"The {unknown} of {where} is unknown, and so is the saving; spot {longer}."
+            return f"The {unknown} of {place} is unknown, and so is the saving; spot {longer}."
         if not report.pays_below:
-            return f"The spot price of {where} is unknown: spot pays at no price, and {longer}."
+            return f"The spot price of {place} is unknown: spot pays at no price, and {longer}."
         part = percent(report.pays_below / dedicated.price.amount)
         return (
-            f"The spot price of {where} is unknown: spot pays below {money(report.pays_below)} {report.currency} per "
+            f"The spot price of {place} is unknown: spot pays below {money(report.pays_below)} "
+            f"{report.currency} per "
             f"hour ({part} of dedicated), and {longer}."
         )
     even = (

@@ -49,7 +49,10 @@ def cost_table(report: CostReport) -> str:
         ]
         for row in report.rows
     ]
-    title = f"{plural(job.nodes, 'node')} {report.size} in {report.region}, {job.work_seconds / 3600:g} hours of work"
+    title = (
+        f"{plural(job.nodes, 'node')} {report.size} in {report.region}, "
+        f"{job.work_seconds / 3600:g} hours of work"
+    )
     parts = [
         f"{title}, evictions {report.rate.text}",
         table(headers, rows, right=(1, 2, 3, 4, 5)),
@@ -235,7 +238,8 @@ def explain_cost(report: CostReport, style: Style) -> str:
         idle = f" + {result.idle_nodes / 3600:.2f} idle node hours" if result.idle_nodes else ""
         total, source = result.price(spot.price.amount, job.nodes), spot.price
         parts.append(
-            f"price: {paid:,.2f} h x {job.nodes} nodes{idle} at {money(source.amount)} {report.currency} "
+            f"price: {paid:,.2f} h x {job.nodes} nodes{idle} "
+            f"at {money(source.amount)} {report.currency} "
             f"= {money(total)} {report.currency} ({source.source}, {source.day or 'no date'})"
         )
     return "\n\n".join(parts) + "\n"

@@ -1,4 +1,4 @@
-"""Expected time and price of a job in closed form, for evictions that come at random (exponential, memoryless).
+"""Expected time and price of a job in closed form, for random evictions (memoryless).
 
 Between two saves (a renewal) the job works until the next save or an eviction, whichever is first:
 
@@ -25,7 +25,7 @@ HIGHEST_RATE = 0.999
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What is expected of a job, in seconds: its work, what is added to it, and how many evictions it meets."""
+    """The expected seconds of a job: its work, all that is added to it, and its evictions."""
 
     work: float
     saves: float
@@ -49,7 +49,7 @@ class Expected:
         return per_node_hour * (nodes * (self.elapsed - self.waits) + self.idle_nodes) / 3600
 
 
-def expected(job: TrainingJob, interval: float | None = None) -> Expected | None:
+def expected_run(job: TrainingJob, interval: float | None = None) -> Expected | None:
     """None if the job would hardly get on: evictions come faster than it restarts and saves."""
     if math.isinf(job.mean):
         return Expected(job.work_seconds, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
@@ -79,7 +79,7 @@ def expected(job: TrainingJob, interval: float | None = None) -> Expected | None
 def _renewals(
     job: TrainingJob, work: float, tau: float, save: float
 ) -> tuple[float, float, float, float]:
-    """Seconds of saves, restarts and work done again, and the number of evictions, for so much work.
+    """Seconds of saves, restarts and repeated work, and the number of evictions, for some work.
 
     `save` is the one that ends a renewal; the one at a notice is that of the job.
     """
@@ -88,18 +88,18 @@ def _renewals(
     mean, noticed, at_notice = job.mean, job.noticed, job.save_seconds
     undisturbed = math.exp(-(tau + save) / mean)
     evicted = 1 - undisturbed
-    again = math.exp(job.restart_seconds / mean)  # restarts per eviction during work
-    kept = tau * undisturbed + noticed * (mean * -math.expm1(-tau / mean) - tau * undisturbed)
-    if kept <= 0:
+    restarts = math.exp(job.restart_seconds / mean)  # restarts per eviction during work
+    useful = tau * undisturbed + noticed * (mean * -math.expm1(-tau / mean) - tau * undisturbed)
+    if useful <= 0:
         return math.inf, math.inf, math.inf, math.inf
-    count = work / kept
+    count = work / useful
     saves = undisturbed * save + noticed * evicted * at_notice
-    redone = mean * evicted - undisturbed * save - kept
+    redone = mean * evicted - undisturbed * save - useful
     return (
         count * saves,
-        count * evicted * mean * (again - 1),
+        count * evicted * mean * (restarts - 1),
         count * redone,
-        count * evicted * again,
+        count * evicted * restarts,
     )
 
 
@@ -115,11 +115,11 @@ def _wait(job: TrainingJob, most: float) -> float:
 
 
 def break_even(job: TrainingJob, dedicated: float, spot: float) -> float | None:
-    """The eviction rate above which spot costs more than dedicated; None if it pays up to 99.9 % per hour."""
+    """The eviction rate above which spot costs more than dedicated; None up to 99.9 % per hour."""
     limit = dedicated * job.nodes * job.work_seconds / 3600
 
     def pays(rate: float) -> bool:
-        result = expected(job.at(rate))
+        result = expected_run(job.with_rate(rate))
         return result is not None and result.price(spot, job.nodes) <= limit
 
     return None if pays(HIGHEST_RATE) else _last(pays)

@@ -1,4 +1,4 @@
-"""A deadline: when to wait for spot and when to buy on demand, by policies of one family that are simulated.
+"""A deadline: when to wait for spot and when to buy on demand, by simulated policies.
 
 `Slack` is the time to the deadline less the work that is left. A policy waits for spot capacity
 while the slack is above its threshold, and buys on demand below it until it is ahead again. The
@@ -63,7 +63,7 @@ class MixReport:
 class CapacityCourse(Protocol):
     """When spot nodes are available: at random, or as recorded in a trace."""
 
-    def evicted_at(self, start: float) -> float:
+    def eviction_after(self, start: float) -> float:
         """When nodes that run at `start` are evicted."""
 
     def back_at(self, evicted: float) -> float:
@@ -76,7 +76,7 @@ class RandomCapacity:
     def __init__(self, job: TrainingJob, uniform: Callable[[], float]) -> None:
         self._mean, self._missing, self._uniform = job.mean, job.missing, uniform
 
-    def evicted_at(self, start: float) -> float:
+    def eviction_after(self, start: float) -> float:
         return (
             start - math.log(1.0 - self._uniform()) * self._mean
             if self._mean < math.inf
@@ -99,7 +99,7 @@ class MixRun:
     capacity: CapacityCourse
     uniform: Callable[[], float]
     clock: float = 0.0
-    left: float = 0.0
+    work_left: float = 0.0
     spot: float = 0.0
     on_demand: float = 0.0
     idle: float = 0.0
@@ -107,59 +107,63 @@ class MixRun:
     available: float = 0.0  # from when spot is available
 
     def finish(self) -> MixRun:
-        self.left = self.job.work_seconds
+        self.work_left = self.job.work_seconds
         if self.policy.ahead == math.inf:
-            self._on_demand_to_the_end(0.0)
+            self._finish_on_demand(0.0)
         starting = 0.0
         for _ in range(MOST_EVICTIONS):
-            if self.left <= 0:
+            if self.work_left <= 0:
                 return self
             if self.policy.ahead is not None and self._slack() < self.policy.reserve:
-                self._on_demand_to_the_end(self.job.restart_seconds)
+                self._finish_on_demand(self.job.restart_seconds)
             elif self.available <= self.clock:
-                self._on_spot(starting)
+                self._run_on_spot(starting)
             else:
-                self._without_spot()
+                self._wait_for_spot()
             starting = self.job.restart_seconds
         raise ArcError("the job hardly makes progress at this eviction rate")
 
     def _slack(self) -> float:
-        return self.deadline - self.clock - self.left
+        return self.deadline - self.clock - self.work_left
 
-    def _threshold(self, left: float) -> float:
+    def _threshold(self, remaining: float) -> float:
         line = (
             (self.policy.ahead or 0.0)
             * (self.deadline - self.job.work_seconds)
-            * left
+            * remaining
             / self.job.work_seconds
         )
         return max(self.policy.reserve, line)
 
-    def _on_spot(self, starting: float) -> None:
+    def _run_on_spot(self, starting: float) -> None:
         """Until the end of the job or the eviction, with saves; as in the simulation."""
         job = self.job
-        until = self.capacity.evicted_at(self.clock) - self.clock
-        needed = starting + self.left + job.save_seconds * (math.ceil(self.left / job.interval) - 1)
+        until = self.capacity.eviction_after(self.clock) - self.clock
+        needed = (
+            starting
+            + self.work_left
+            + job.save_seconds * (math.ceil(self.work_left / job.interval) - 1)
+        )
         if until >= needed:
-            self.left, self.clock, self.spot = 0.0, self.clock + needed, self.spot + needed
+            self.work_left, self.clock, self.spot = 0.0, self.clock + needed, self.spot + needed
             return
         worked = until - starting
         if worked > 0:
             span = job.interval + job.save_seconds
             saved = worked // span
-            self.left -= saved * job.interval
+            self.work_left -= saved * job.interval
             if job.noticed and self.uniform() < job.noticed:
-                self.left -= min(worked - saved * span, job.interval)
+                self.work_left -= min(worked - saved * span, job.interval)
                 until += job.save_seconds
         self.clock += until
         self.spot += until
         self.available = self.capacity.back_at(self.clock)
 
-    def _without_spot(self) -> None:
+    def _wait_for_spot(self) -> None:
         """Wait while the slack allows it, then on demand until ahead of the line."""
         wait = self.available - self.clock
         if self.policy.ahead is not None:
-            wait = min(wait, max(0.0, self._slack() - self._threshold(self.left)))
+            wait = min(wait, max(0.0, self._slack() - self._threshold(self.work_left)))
         self.clock += wait
         self.idle += self.job.waiting_nodes * min(wait, IDLE_SECONDS)
         if self.available <= self.clock:
@@ -168,26 +172,26 @@ class MixRun:
         slack = self.deadline - self.job.work_seconds
         ahead = self.policy.ahead or 0.0
         if self._slack() <= self.policy.reserve or ahead * slack <= 0:
-            self._on_demand_to_the_end(change)
+            self._finish_on_demand(change)
             return
         # Work on demand until slack - 2 changes is above the line for what is left then.
         slack_then = self._slack() - change - max(2 * change, LEAST_LEAD)
         target = max(0.0, slack_then * self.job.work_seconds / (ahead * slack))
-        worked = max(0.0, self.left - target)
-        self.left -= worked
+        worked = max(0.0, self.work_left - target)
+        self.work_left -= worked
         self.dear_work += worked
         self.clock += change + worked
         self.on_demand += change + worked
 
-    def _on_demand_to_the_end(self, starting: float) -> None:
-        self.clock += starting + self.left
-        self.on_demand += starting + self.left
-        self.dear_work += self.left
-        self.left = 0.0
+    def _finish_on_demand(self, starting: float) -> None:
+        self.clock += starting + self.work_left
+        self.on_demand += starting + self.work_left
+        self.dear_work += self.work_left
+        self.work_left = 0.0
 
 
 def policies(job: TrainingJob) -> list[MixPolicy]:
-    """Candidates: pure ones, and the family with the paper's reserve and with one that also covers lost work."""
+    """Pure policies, and the family with the paper's reserve or one that covers lost work."""
     paper = 2 * job.restart_seconds
     careful = paper + job.save_seconds + (job.interval if job.noticed < 1 else 0.0)
     rows = [MixPolicy("spot only", None), MixPolicy("on demand only", math.inf)]
@@ -216,13 +220,13 @@ def evaluate(
     seed: int = 0,
     capacities: Iterable[CapacityCourse] | None = None,
 ) -> MixResult:
-    """Simulated runs; `prices` of spot and on demand per node and hour. All policies meet the same random numbers."""
+    """Simulated runs; `prices`: spot and on demand. All policies meet the same random numbers."""
     spot, dear = prices
     rows = []
-    given = list(capacities or ())
-    for number in range(len(given) or runs):
+    courses = list(capacities or ())
+    for number in range(len(courses) or runs):
         uniform = random.Random(seed * 1_000_003 + number).random  # noqa: S311 (a simulation)
-        capacity = given[number] if given else RandomCapacity(job, uniform)
+        capacity = courses[number] if courses else RandomCapacity(job, uniform)
         rows.append(MixRun(job, policy, deadline, capacity, uniform).finish())
     costs = [
         (job.nodes * (spot * row.spot + dear * row.on_demand) + spot * row.idle) / 3600
@@ -247,10 +251,11 @@ def cheapest_mix(
     runs: int = MIX_RUNS,
     seed: int = 0,
 ) -> MixReport:
-    """The cheapest candidate that meets the deadline with 95 %, with a margin for the finite number of runs."""
+    """The cheapest candidate that meets the deadline with 95 %, and a margin for finite runs."""
     if deadline < job.work_seconds:
         raise ArcError(
-            f"--deadline {deadline / 3600:g}h: the work alone takes {job.work_seconds / 3600:g} h: nothing can meet it"
+            f"--deadline {deadline / 3600:g}h: "
+            f"the work alone takes {job.work_seconds / 3600:g} h: nothing can meet it"
         )
     margin = 1.645 * math.sqrt(CERTAINTY * (1 - CERTAINTY) / runs)
     results = sorted(

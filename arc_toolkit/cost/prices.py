@@ -1,4 +1,4 @@
-"""Prices per VM and hour: a table with one row per size, region and tier, each with its date and source.
+"""Prices per VM and hour, with one row per size, region and tier, and the price of a share.
 
 The shipped table, what `scripts/refresh_prices.py` writes and the `--prices` of a contract have the
 same columns. A price that is in none of them is unknown.
@@ -15,6 +15,10 @@ from functools import cache
 
 from arc_toolkit.errors import ArcError
 from arc_toolkit.resources import data_file
+from arc_toolkit.sizing.instance_types import InstanceType, generate
+from arc_toolkit.sizing.node_selection import DaemonSets, select_sizes
+from arc_toolkit.sizing.schedulable import Assumptions
+from arc_toolkit.sizing.shares import Share
 from arc_toolkit.text import nearest
 
 REQUIRED = ("size", "region", "tier", "price")
@@ -24,7 +28,7 @@ HIGHEST_PRICE = 1_000_000  # per VM and hour, in any currency: above it is a sli
 
 
 class Tier(StrEnum):
-    """How a VM is bought. Low priority is AzureML's own compute; spot is a pool of a cluster, or a VM."""
+    """How a VM is bought. Low priority is AzureML's own compute; spot a pool, or a VM."""
 
     DEDICATED = "dedicated"
     SPOT = "spot"
@@ -59,17 +63,18 @@ def read_prices(lines: Iterable[str], name: str) -> dict[PriceKey, VmPrice]:
     lacking = [field for field in REQUIRED if field not in (rows.fieldnames or ())]
     if lacking:
         raise ArcError(
-            f"{name}: the first line must have the columns {', '.join(REQUIRED)}: {lacking[0]} is missing"
+            f"{name}: the first line must have the columns {', '.join(REQUIRED)}: "
+            f"{lacking[0]} is missing"
         )
     table: dict[PriceKey, VmPrice] = {}
     for (number, _), row in zip(numbered[1:], rows, strict=False):
-        where = f"{name}:{number}"
-        tier = _tier(row["tier"], where)
+        place = f"{name}:{number}"
+        tier = _tier(row["tier"], place)
         table[(row["size"] or "").strip().lower(), (row["region"] or "").strip().lower(), tier] = (
             VmPrice(
-                _amount(row["price"], where),
+                _amount(row["price"], place),
                 (row.get("currency") or "USD").strip().upper(),
-                _day(row.get("date"), where),
+                _day(row.get("date"), place),
                 (row.get("source") or name).strip(),
             )
         )
@@ -83,7 +88,7 @@ def shipped_prices() -> PriceTable:
 
 
 def prices_of(size: str, region: str, tables: Iterable[PriceTable]) -> dict[Tier, VmPrice]:
-    """The known prices of a size; a row of the first table wins, and a row without a region is for all of them."""
+    """The known prices of a size; the first table wins, a row without a region is for all."""
     tables = list(tables)
     regions = sorted({key[1] for table in tables for key in table} - {""})
     if region.lower() not in regions and not any(key[1] == "" for table in tables for key in table):
@@ -168,33 +173,84 @@ def parse_price_option(option: str, text: str, dedicated: VmPrice | None) -> VmP
     return VmPrice(amount, dedicated.currency if dedicated else "USD", None, option)
 
 
-def _tier(text: str | None, where: str) -> Tier:
+def _tier(text: str | None, place: str) -> Tier:
     try:
         return Tier(
             (text or "").strip().lower().replace("_", "-").replace("on-demand", "dedicated")
         )
     except ValueError:
-        raise ArcError(f"{where}: tier {text!r}: there are {', '.join(Tier)}") from None
+        raise ArcError(f"{place}: tier {text!r}: there are {', '.join(Tier)}") from None
 
 
-def _amount(text: str | None, where: str) -> float:
+def _amount(text: str | None, place: str) -> float:
     try:
         amount = float(text or "")
     except ValueError:
-        raise ArcError(f"{where}: price {text!r} is not a number") from None
-    _check_range(amount, f"{where}: price {text!r}")
+        raise ArcError(f"{place}: price {text!r} is not a number") from None
+    _check_range(amount, f"{place}: price {text!r}")
     return amount
 
 
-def _check_range(amount: float, where: str) -> None:
+def _check_range(amount: float, place: str) -> None:
     if not 0 < amount < HIGHEST_PRICE:
-        raise ArcError(f"{where}: a price is more than 0 and less than {HIGHEST_PRICE:,}")
+        raise ArcError(f"{place}: a price is more than 0 and less than {HIGHEST_PRICE:,}")
 
 
-def _day(text: str | None, where: str) -> date | None:
+def _day(text: str | None, place: str) -> date | None:
     if not text or not text.strip():
         return None
     try:
         return date.fromisoformat(text.strip())
     except ValueError:
-        raise ArcError(f"{where}: date {text!r}: write it like 2026-06-18") from None
+        raise ArcError(f"{place}: date {text!r}: write it like 2026-06-18") from None
+
+
+@dataclass(frozen=True, slots=True)
+class ShareUse:
+    """`workers` of one type on as few VMs as hold them."""
+
+    instance_type: str
+    share: str
+    per_vm: int
+    workers: int
+    left_over: float  # of a full VM: of its GPUs, or else of cores and memory on average
+
+    @property
+    def vms(self) -> int:
+        return -(-self.workers // self.per_vm)
+
+    @property
+    def empty(self) -> int:
+        """Shares that are paid and not used."""
+        return self.vms * self.per_vm - self.workers
+
+    @property
+    def wasted(self) -> float:
+        """The part of the price that nothing runs for."""
+        return 1 - self.workers / (self.vms * self.per_vm) * (1 - self.left_over)
+
+    def price(self, vm_price: float) -> float:
+        """Of one share and hour, on full VMs."""
+        return vm_price / self.per_vm
+
+
+def share_use(size: str, share: str, workers: int) -> ShareUse:
+    """By the same rules as `gen-instance-types --sku SIZE --share SHARE`."""
+    assumptions = Assumptions()
+    selection = select_sizes([size], assumptions, DaemonSets())
+    types, refused, _ = generate(selection.groups, [Share.parse(share)], assumptions)
+    if not types:
+        raise ArcError(refused[0] if refused else f"--share {share}: {size} has nothing to share")
+    entry = types[0]
+    return ShareUse(
+        entry.name, str(entry.request), entry.portion.per_node, workers, _left_over(entry)
+    )
+
+
+def _left_over(entry: InstanceType) -> float:
+    group, portion = entry.group, entry.portion
+    if group.gpus:
+        return portion.left_gpus / group.gpus
+    cpu = portion.left_cpu_m / group.tightest_cpu.cpu_m
+    memory = portion.left_memory / group.tightest_memory.memory
+    return (cpu + memory) / 2

@@ -22,7 +22,7 @@ MOST_RUNS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """Per run: seconds from start to end, seconds of the gang on spot and on demand, seconds of single idle nodes."""
+    """Seconds per run: from start to end, of the gang on spot and on demand, of idle nodes."""
 
     elapsed: Sequence[float]
     spot: Sequence[float]
@@ -71,12 +71,12 @@ def _run(job: TrainingJob, uniform: Callable[[], float]) -> tuple[float, float, 
     )
     if math.isinf(mean):
         return job.work_seconds, job.work_seconds, 0.0, 0.0, 0
-    missing, span, others = job.missing.share, interval + save, job.waiting_nodes
-    left, spot, on_demand, waits, idle = job.work_seconds, 0.0, 0.0, 0.0, 0.0
+    missing, span, waiting_nodes = job.missing.share, interval + save, job.waiting_nodes
+    work_left, spot, on_demand, waits, idle = job.work_seconds, 0.0, 0.0, 0.0, 0.0
     starting = 0.0  # the first start is the same on dedicated nodes
     for evictions in range(MOST_EVICTIONS):
         until = -log(1.0 - uniform()) * mean
-        needed = starting + left + save * (ceil(left / interval) - 1)
+        needed = starting + work_left + save * (ceil(work_left / interval) - 1)
         if until >= needed:
             spot += needed
             return spot + on_demand + waits, spot, on_demand, idle, evictions
@@ -84,33 +84,36 @@ def _run(job: TrainingJob, uniform: Callable[[], float]) -> tuple[float, float, 
         worked = until - starting
         if worked > 0:
             saved = worked // span
-            left -= saved * interval
+            work_left -= saved * interval
             if noticed and uniform() < noticed:
-                left -= min(worked - saved * span, interval)
+                work_left -= min(worked - saved * span, interval)
                 spot += save
         starting = restart
         if missing and uniform() < missing:
-            wait, dear, left = _outage(job, left, -log(1.0 - uniform()) * job.missing.mean_seconds)
+            wait, dear, work_left = _outage(
+                job, work_left, -log(1.0 - uniform()) * job.missing.mean_seconds
+            )
             waits += wait
             on_demand += dear
-            idle += others * min(wait, IDLE_SECONDS)
-            if left <= 0:
+            idle += waiting_nodes * min(wait, IDLE_SECONDS)
+            if work_left <= 0:
                 return spot + on_demand + waits, spot, on_demand, idle, evictions + 1
     raise ArcError(
-        f"after {MOST_EVICTIONS:,} evictions the job is not at its end: at this rate it hardly makes progress"
+        f"after {MOST_EVICTIONS:,} evictions the job is not at its end: "
+        "at this rate it hardly makes progress"
     )
 
 
-def _outage(job: TrainingJob, left: float, lasts: float) -> tuple[float, float, float]:
+def _outage(job: TrainingJob, work_left: float, lasts: float) -> tuple[float, float, float]:
     """No spot capacity for so long: the wait, the time on demand, and the work that is left.
 
     On demand it restarts, works until spot is back, and saves before it moves.
     """
     after = job.missing.fallback_seconds
     if after is None or lasts <= after:
-        return lasts, 0.0, left
+        return lasts, 0.0, work_left
     most = lasts - after
-    if job.restart_seconds + left <= most:
-        return after, job.restart_seconds + left, 0.0
+    if job.restart_seconds + work_left <= most:
+        return after, job.restart_seconds + work_left, 0.0
     worked = max(0.0, most - job.restart_seconds - job.save_seconds)
-    return after, most, left - worked
+    return after, most, work_left - worked

@@ -1,9 +1,10 @@
-"""The job whose price is asked for, and what happens to it: evictions, notices, saves, restarts, missing capacity."""
+"""The job whose price is asked for: evictions, notices, saves, restarts, missing capacity."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from arc_toolkit.checkpoints.interval import NOTICE_WORKS, SaveSchedule, best_interval, mean_seconds
 from arc_toolkit.errors import ArcError
@@ -30,7 +31,7 @@ class MissingCapacity:
             )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TrainingJob:
     """Times in seconds. `rate`: the probability that a node is evicted within an hour."""
 
@@ -62,9 +63,9 @@ class TrainingJob:
         if not 0 <= self.noticed <= 1:
             raise ArcError("--notice-works: use 0% to 100%")
 
-    @property
+    @cached_property
     def mean(self) -> float:
-        """Seconds between evictions of the job; infinite without evictions. Nodes that go at once stop it once."""
+        """Seconds between evictions of the job, or infinite. Nodes that go at once stop it once."""
         return mean_seconds(self.rate, self.nodes) * self.together if self.rate else math.inf
 
     @property
@@ -72,13 +73,13 @@ class TrainingJob:
         """Those that an eviction leaves, which wait for the others."""
         return self.nodes - self.together
 
-    @property
+    @cached_property
     def interval(self) -> float:
         """Seconds of work between saves: the optimum, and never longer than the job."""
         best = best_interval(self.save_seconds, self.mean, self.noticed)
         return min(max(best, SHORTEST_INTERVAL), self.work_seconds)
 
-    def at(self, rate: float) -> TrainingJob:
+    def with_rate(self, rate: float) -> TrainingJob:
         return replace(self, rate=rate)
 
 

@@ -1,4 +1,4 @@
-"""Whether an InstanceType fits: the one answer of `validate`, `cluster instance-types`, `--check` and preflight.
+"""Whether an InstanceType fits: one answer for `validate`, `--check`, preflight and others.
 
 A type fits if one of the nodes that could take it does: those that its selector selects and that
 jobs can use. A type that this tool made for one size or pool drifts when a node of it no longer
@@ -38,8 +38,8 @@ class Candidate:
 
     def selected_by(self, selector: Mapping[str, str], *, fold: bool = False) -> bool:
         """`fold` ignores case. Of a VM size, only some labels are known; it may have any other."""
-        labels = _folded(self.node.labels) if fold else self.node.labels
-        selector = _folded(selector) if fold else selector
+        labels = _fold_case(self.node.labels) if fold else self.node.labels
+        selector = _fold_case(selector) if fold else selector
         return matches(
             {key: selector[key] for key in selector if self.complete or key in labels}, labels
         )
@@ -49,15 +49,15 @@ class Candidate:
 class Fit:
     """What is true of one type now. `tightest` is the node that takes fewest of it.
 
-    `meant` is how many of it a node was made to take: 2 for a half. `problem` says why it fits on
-    no node.
+    `expected_per_node` is how many of it a node was made to take: 2 for a half. `problem` says why
+    it fits on no node.
     """
 
     name: str
     state: State
     reason: str = ""
     spec: InstanceTypeSpec | None = None
-    meant: int = 1
+    expected_per_node: int = 1
     counts: tuple[int, ...] = ()  # one for each node that could take it
     tightest: Schedulable | None = None
     problem: SpecProblem | None = None
@@ -80,34 +80,40 @@ def check_one(name: str, item: Mapping[str, Any], candidates: Sequence[Candidate
 
 
 def fit_of(spec: InstanceTypeSpec, candidates: Sequence[Candidate], name: str = "") -> Fit:
-    """The one function for "fits". An ArcError if the type's annotation of its share cannot be read."""
+    """The one function for "fits". An ArcError if the annotation of its share is unreadable."""
     share = spec.annotations.get(PREFIX + "share")
-    meant = Share.parse(share).n if share else 1
+    expected_per_node = Share.parse(share).n if share else 1
     selected = [row for row in candidates if row.selected_by(spec.selector)]
     able = [row for row in selected if row.takes_jobs]
     if not able:
-        problem = SpecProblem(SpecRule.SELECTOR, _no_node(spec.selector, selected, candidates))
-        return Fit(name, "no node", problem.message, spec, meant, problem=problem)
+        problem = SpecProblem(SpecRule.SELECTOR, _why_no_node(spec.selector, selected, candidates))
+        return Fit(name, "no node", problem.message, spec, expected_per_node, problem=problem)
     counts = tuple(row.schedulable.how_many_of(spec)[0] for row in able)
     # A node with a broken GPU, or with GPUs divided in another way, says nothing about whether the
     # type has become too large.
-    whole = [row for row in able if row.unusable is None]
-    measures = [row for row in whole if _has_devices(row.node, spec, meant)] or whole or able
-    taken = [row.schedulable.how_many_of(spec)[0] for row in measures]
-    # Of a type for one size or pool, every node was meant to take so many; of any other, some node was.
+    healthy = [row for row in able if row.unusable is None]
+    measures = (
+        [row for row in healthy if _has_devices(row.node, spec, expected_per_node)]
+        or healthy
+        or able
+    )
+    fitting = [row.schedulable.how_many_of(spec)[0] for row in measures]
+    # Every node of one size or pool should take so many; otherwise some node.
     for_one_kind = any(key in spec.selector for key in (*SIZE_LABELS, *POOL_LABELS))
-    enough = (min if for_one_kind else max)(taken) >= meant
+    enough = (min if for_one_kind else max)(fitting) >= expected_per_node
     tightest = min((row.schedulable for row in measures), key=lambda row: row.how_many_of(spec)[0])
     if not any(counts):
         problem = _too_large_for_all(spec, [row.schedulable for row in able])
-        reason = f"{problem.message}{_since(spec, tightest)}"
-        return Fit(name, "does not fit", reason, spec, meant, counts, tightest, problem)
+        reason = f"{problem.message}{_change_text(spec, tightest)}"
+        return Fit(name, "does not fit", reason, spec, expected_per_node, counts, tightest, problem)
     if enough or not share:
-        return Fit(name, "fits", "", spec, meant, counts, tightest)
-    short = sum(count < meant for count in taken)
-    where = f"on {short} of {len(measures)} nodes" if len(measures) > 1 else f"on {tightest.name}"
-    reason = f"{where}: {_too_many(spec, meant, tightest)}{_since(spec, tightest)}"
-    return Fit(name, "fits less often", reason, spec, meant, counts, tightest)
+        return Fit(name, "fits", "", spec, expected_per_node, counts, tightest)
+    short = sum(count < expected_per_node for count in fitting)
+    place = f"on {short} of {len(measures)} nodes" if len(measures) > 1 else f"on {tightest.name}"
+    reason = (
+        f"{place}: {_too_many(spec, expected_per_node, tightest)}{_change_text(spec, tightest)}"
+    )
+    return Fit(name, "fits less often", reason, spec, expected_per_node, counts, tightest)
 
 
 def _has_devices(node: Node, spec: InstanceTypeSpec, times: int) -> bool:
@@ -118,18 +124,21 @@ def _has_devices(node: Node, spec: InstanceTypeSpec, times: int) -> bool:
 
 def _too_large_for_all(spec: InstanceTypeSpec, usable: Sequence[Schedulable]) -> SpecProblem:
     """By how much the type is larger than the node that is nearest to taking it."""
-    asked = Amounts(spec.cpu_m, spec.memory, spec.devices)
+    request = Amounts(spec.cpu_m, spec.memory, spec.devices)
 
     def nearest(amounts: Callable[[Schedulable], Amounts]) -> tuple[Schedulable, str]:
         """The node where the smallest part of the request is missing, and what is missing there."""
-        schedulable = min(usable, key=lambda row: _missing(asked, amounts(row)))
-        return schedulable, shortfall(asked, amounts(schedulable))
+        schedulable = min(usable, key=lambda row: _shortage(request, amounts(row)))
+        return schedulable, shortfall(request, amounts(schedulable))
 
     schedulable, over = nearest(
         lambda row: Amounts(row.nominal_cpu_m, row.capacity_memory, row.devices)
     )
     if over:
-        text = f"larger than the largest node ({schedulable.name}) by {over}: a job would fail at once with Code 9"
+        text = (
+            f"larger than the largest node ({schedulable.name}) by {over}: "
+            "a job would fail at once with Code 9"
+        )
         return SpecProblem(SpecRule.NODE_SIZE, text)
     schedulable, over = nearest(lambda row: Amounts(row.cpu_m, row.memory, row.devices))
     over = over or "one pod (maxPods)"
@@ -139,45 +148,50 @@ def _too_large_for_all(spec: InstanceTypeSpec, usable: Sequence[Schedulable]) ->
     return SpecProblem(SpecRule.SCHEDULABLE, text)
 
 
-def _missing(asked: Amounts, offered: Amounts) -> float:
+def _shortage(request: Amounts, offered: Amounts) -> float:
     """The largest part of any resource that is not there."""
-    pairs = [(asked.cpu_m, offered.cpu_m), (asked.memory, offered.memory)]
+    pairs = [(request.cpu_m, offered.cpu_m), (request.memory, offered.memory)]
     pairs += [
-        (count, offered.devices.get(resource, 0)) for resource, count in asked.devices.items()
+        (count, offered.devices.get(resource, 0)) for resource, count in request.devices.items()
     ]
     return max((a - b) / a if a else 0.0 for a, b in pairs)
 
 
-def _no_node(
+def _why_no_node(
     selector: Mapping[str, str], selected: Sequence[Candidate], candidates: Sequence[Candidate]
 ) -> str:
     """Why no node can take a type with that selector."""
     labels = labels_text(selector) or "(none)"
     if selected:
         first = selected[0]
-        return f"jobs can use no node with the labels {labels} now: {first.node.name}: {first.unusable}"
+        return (
+            f"jobs can use no node with the labels {labels} now: "
+            f"{first.node.name}: {first.unusable}"
+        )
     near = next((row for row in candidates if row.selected_by(selector, fold=True)), None)
     if near is None:
         return f"no given node has the labels {labels}; of a pool at zero no node can be checked"
     keys = {key.lower() for key in selector}
     real = {key: value for key, value in near.node.labels.items() if key.lower() in keys}
-    return f"no given node has the labels {labels}; only the case differs, the nodes say {labels_text(real)}"
+    return (
+        f"no given node has the labels {labels}; "
+        f"only the case differs, the nodes say {labels_text(real)}"
+    )
 
 
-def _too_many(spec: InstanceTypeSpec, meant: int, schedulable: Schedulable) -> str:
-    over_cpu_m = spec.cpu_m * meant - schedulable.cpu_m
-    over_memory = spec.memory * meant - schedulable.memory
+def _too_many(spec: InstanceTypeSpec, expected_per_node: int, schedulable: Schedulable) -> str:
+    over_cpu_m = spec.cpu_m * expected_per_node - schedulable.cpu_m
+    over_memory = spec.memory * expected_per_node - schedulable.memory
     by = [f"{cpu_text(over_cpu_m)} cpu"] * (over_cpu_m > 0)
     by += [f"{memory_text(-(-over_memory // MI) * MI)} memory"] * (over_memory > 0)
     if not by:
-        return (
-            f"{schedulable.name} gives too little of {schedulable.how_many_of(spec)[1]} for {meant}"
-        )
-    times = f"{meant} of it ask" if meant > 1 else "it asks"
+        limit = schedulable.how_many_of(spec)[1]
+        return f"{schedulable.name} gives too little of {limit} for {expected_per_node}"
+    times = f"{expected_per_node} of it ask" if expected_per_node > 1 else "it asks"
     return f"{times} {' and '.join(by)} more than {schedulable.name} can give"
 
 
-def _since(spec: InstanceTypeSpec, schedulable: Schedulable) -> str:
+def _change_text(spec: InstanceTypeSpec, schedulable: Schedulable) -> str:
     """What is different from what the type was made for, as far as its annotations say."""
     version, max_pods = (
         spec.annotations.get(PREFIX + key) for key in ("kubernetes-version", "max-pods")
@@ -190,5 +204,5 @@ def _since(spec: InstanceTypeSpec, schedulable: Schedulable) -> str:
     return f" ({', '.join(changes)})" if changes else ""
 
 
-def _folded(labels: Mapping[str, str]) -> dict[str, str]:
+def _fold_case(labels: Mapping[str, str]) -> dict[str, str]:
     return {key.lower(): value.lower() for key, value in labels.items()}

@@ -26,9 +26,9 @@ from arc_toolkit.sizing.selectors import (
     Selector,
     auto_selector,
     has_gpus,
-    intruders,
-    narrowed,
     parse_selector,
+    tightened,
+    unintended_nodes,
 )
 from arc_toolkit.sizing.shares import DoesNotFit, Portion, Share, Size, fit, portion_of, split
 from arc_toolkit.sizing.type_names import (
@@ -103,12 +103,13 @@ class InstanceType:
     def comments(self) -> list[str]:
         """The arithmetic, line by line."""
         group, portion = self.group, self.portion
-        left = f"{portion.left_cpu_m}m and {portion.left_memory // KI}Ki"
+        leftover = f"{portion.left_cpu_m}m and {portion.left_memory // KI}Ki"
         return [
             f"{self.name}: {self.what}.",
-            f"{portion.per_node} on a node, which leaves {left}.",
+            f"{portion.per_node} on a node, which leaves {leftover}.",
             *_arithmetic("memory", group.tightest_memory, lambda line: line.memory // KI, "Ki"),
-            f"  = {group.tightest_memory.memory // KI}Ki schedulable; {self.share_rule} -> {self.memory}",
+            f"  = {group.tightest_memory.memory // KI}Ki schedulable; "
+            f"{self.share_rule} -> {self.memory}",
             *_arithmetic("cpu", group.tightest_cpu, lambda line: line.cpu_m, "m"),
             f"  = {group.tightest_cpu.cpu_m}m schedulable; {self.share_rule} -> {self.cpu}",
         ]
@@ -132,16 +133,16 @@ def _arithmetic(
     title: str, node: Schedulable, amount: Callable[[WaterfallLine], int], unit: str
 ) -> list[str]:
     """The first level, and everything that is taken from it."""
-    first, *others = node.lines
+    first, *later = node.lines
     top = str(amount(first))
-    taken = [line for line in others if not line.is_level and amount(line)]
+    reductions = [line for line in later if not line.is_level and amount(line)]
     return [f"{title}:", f"    {top}{unit} {first.name}"] + [
-        f"  - {-amount(line):>{len(top)}}{unit} {line.name}" for line in taken
+        f"  - {-amount(line):>{len(top)}}{unit} {line.name}" for line in reductions
     ]
 
 
 @dataclass(frozen=True, slots=True)
-class Choices:
+class GenerateOptions:
     """How types are named, and which nodes they may run on.
 
     `nodes` are all nodes of the cluster, those left out included; `anywhere` accepts types that may
@@ -163,47 +164,49 @@ def generate(
     groups: Sequence[NodeGroup],
     requests: Sequence[Share | Size],
     assumptions: Assumptions,
-    choices: Choices | None = None,
+    options: GenerateOptions | None = None,
 ) -> tuple[list[InstanceType], list[str], list[str]]:
-    """Types for every group and share, the reasons why some could not be made, and notes about the others.
+    """Types for every group and share, the reasons for missing ones, and notes about others.
 
     With one group, a share that does not fit is an error; with several, the others still get
     theirs.
     """
-    choices = choices or Choices()
-    check_template(choices.template)
+    options = options or GenerateOptions()
+    check_template(options.template)
     explicit: Selector | None = None
-    if choices.selector != "auto":
-        explicit = () if choices.selector == "none" else parse_selector(choices.selector)
-        groups = _selected(groups, explicit)
+    if options.selector != "auto":
+        explicit = () if options.selector == "none" else parse_selector(options.selector)
+        groups = _select_nodes(groups, explicit)
     types: list[InstanceType] = []
     refused: list[str] = []
     for group in groups:
         for request in dict.fromkeys(requests):
             try:
                 if isinstance(request, Share):
-                    portion = split(group, request, whole_cores=choices.whole_cores)
+                    portion = split(group, request, whole_cores=options.whole_cores)
                 else:
                     portion = fit(group, request)
             except DoesNotFit as error:
                 refused.append(str(error))
                 continue
-            name, what = (
-                make_name(choices.template, group, request, portion),
+            name, description = (
+                make_name(options.template, group, request, portion),
                 f"{request} of {group.title}",
             )
             types.append(
-                InstanceType(name, portion, (), group, request, what, str(assumptions.reserve))
+                InstanceType(
+                    name, portion, (), group, request, description, str(assumptions.reserve)
+                )
             )
     if not types:
         raise ArcError(refused[0] if refused else "there are no nodes to make instance types for")
-    types = _merged_by_name(types) if choices.merge else types
-    placed = [_placed(entry, explicit, choices) for entry in types]
-    types, notes = unique_names([entry for entry, _ in placed], choices.present)
+    types = _merge_by_name(types) if options.merge else types
+    placed = [_with_selector(entry, explicit, options) for entry in types]
+    types, notes = unique_names([entry for entry, _ in placed], options.present)
     return types, refused, notes + [note for _, note in placed if note]
 
 
-def _selected(groups: Sequence[NodeGroup], selector: Selector) -> list[NodeGroup]:
+def _select_nodes(groups: Sequence[NodeGroup], selector: Selector) -> list[NodeGroup]:
     """The groups with only those nodes that the selector selects. A VM size may have any label."""
     selected = [
         group
@@ -218,28 +221,31 @@ def _selected(groups: Sequence[NodeGroup], selector: Selector) -> list[NodeGroup
     return chosen
 
 
-def _placed(
-    entry: InstanceType, explicit: Selector | None, choices: Choices
+def _with_selector(
+    entry: InstanceType, explicit: Selector | None, options: GenerateOptions
 ) -> tuple[InstanceType, str]:
     """The type with its selector, and a note if it may run on nodes that it was not sized for."""
     members = entry.group.members
     selector = auto_selector(entry.group.selector, members) if explicit is None else explicit
 
     def others(chosen: Selector) -> list[Node]:
-        return intruders(chosen, entry.devices, members, choices.nodes, choices.tolerations)
+        return unintended_nodes(chosen, entry.devices, members, options.nodes, options.tolerations)
 
     wrong = others(selector)
     if wrong:
-        better = narrowed(selector, members, wrong)
+        better = tightened(selector, members, wrong)
         if better is not None and explicit is None:
             selector, wrong = better, others(better)
     if not wrong:
         anywhere = explicit is None and not selector and entry.group.source != "sku"
-        note = f"{entry.name}: {entry.group.title} have no label to select them by: it may run on any node"
+        note = (
+            f"{entry.name}: {entry.group.title} have no label to select them by: "
+            "it may run on any node"
+        )
         return replace(entry, selector=selector), note if anywhere else ""
-    names = some_names([f"{node.name} ({_what_it_is(node)})" for node in wrong])
+    names = some_names([f"{node.name} ({_node_kind(node)})" for node in wrong])
     text = f"{entry.name} may run on nodes that it was not sized for: {names}"
-    if not choices.anywhere:
+    if not options.anywhere:
         labels = ",".join(f"{key}={value}" for key, value in better) if better is not None else ""
         ways = (
             f"use --node-selector {labels}"
@@ -251,21 +257,21 @@ def _placed(
     return replace(entry, selector=selector), text
 
 
-def _what_it_is(node: Node) -> str:
+def _node_kind(node: Node) -> str:
     if has_gpus(node):
         return devices_text(node.devices) or "a GPU size"
     return f"{node.os}/{node.architecture}"
 
 
-def _merged_by_name(types: list[InstanceType]) -> list[InstanceType]:
+def _merge_by_name(types: list[InstanceType]) -> list[InstanceType]:
     """Types of one name and with the same devices become one."""
     groups = group_by(types, lambda entry: (entry.name, tuple(entry.devices.items()))).values()
-    return [_merged(same) if len(same) > 1 else same[0] for same in groups]
+    return [_merge_types(namesakes) if len(namesakes) > 1 else namesakes[0] for namesakes in groups]
 
 
-def _merged(same: list[InstanceType]) -> InstanceType:
+def _merge_types(namesakes: list[InstanceType]) -> InstanceType:
     """One type that fits on every node of all: the smallest of each resource."""
-    groups = [entry.group for entry in same]
+    groups = [entry.group for entry in namesakes]
     merged = NodeGroup(
         title=", ".join(group.title for group in groups),
         selector=(),
@@ -275,16 +281,16 @@ def _merged(same: list[InstanceType]) -> InstanceType:
         size=",".join(sorted({group.size for group in groups if group.size})),
         members=tuple(node for group in groups for node in group.members),
     )
-    cpu_m = min(entry.portion.cpu_m for entry in same)
-    memory = min(entry.portion.memory for entry in same)
-    requests = {entry.request for entry in same}
+    cpu_m = min(entry.portion.cpu_m for entry in namesakes)
+    memory = min(entry.portion.memory for entry in namesakes)
+    requests = {entry.request for entry in namesakes}
     return replace(
-        same[0],
-        portion=portion_of(merged, cpu_m, memory, same[0].devices),
+        namesakes[0],
+        portion=portion_of(merged, cpu_m, memory, namesakes[0].devices),
         group=merged,
         request=requests.pop() if len(requests) == 1 else None,
-        what="; ".join(entry.what for entry in same),
-        parts=len(same),
+        what="; ".join(entry.what for entry in namesakes),
+        parts=len(namesakes),
     )
 
 

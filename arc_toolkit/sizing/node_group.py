@@ -13,7 +13,7 @@ from arc_toolkit.text import plural
 
 @dataclass(frozen=True, slots=True)
 class NodeGroup:
-    """Nodes that one instance type may land on. Each resource is that of the node that gives least of it."""
+    """Nodes for one instance type. Each resource is that of the node that gives least of it."""
 
     title: str
     selector: tuple[tuple[str, str], ...]
@@ -35,9 +35,9 @@ class NodeGroup:
     @property
     def devices(self) -> dict[str, int]:
         """Of each kind that every node has, the smallest number."""
-        first, *others = (node.devices for node in self.nodes)
+        first, *later = (node.devices for node in self.nodes)
         least = {
-            key: min([count, *(row.get(key, 0) for row in others)]) for key, count in first.items()
+            key: min([count, *(row.get(key, 0) for row in later)]) for key, count in first.items()
         }
         return {key: count for key, count in least.items() if count}
 
@@ -53,10 +53,10 @@ class NodeGroup:
             if chosen(node)
         ]
         members, nodes = tuple(node for node, _ in pairs), tuple(sized for _, sized in pairs)
-        return NodeGroup.of_nodes(members, nodes, self.selector, self.source)
+        return NodeGroup.from_nodes(members, nodes, self.selector, self.source)
 
     @classmethod
-    def of_nodes(
+    def from_nodes(
         cls,
         members: tuple[Node, ...],
         nodes: tuple[Schedulable, ...],
@@ -65,19 +65,19 @@ class NodeGroup:
     ) -> NodeGroup:
         pools = tuple(sorted({node.pool for node in members if node.pool}))
         size = next((node.size for node in members), "")
-        where = f"pool {', '.join(pools)}, " if pools else ""
+        pool_text = f"pool {', '.join(pools)}, " if pools else ""
         count = plural(len(members), "node")
-        title = f"{size or 'nodes without a size label'} ({where}{count})"
+        title = f"{size or 'nodes without a size label'} ({pool_text}{count})"
         return cls(title, selector, nodes, source, pools, size, members)
 
     def devices_called(self, name: str, count: int) -> dict[str, int] | None:
-        """That many whole GPUs (`gpu`) or parts of GPUs (`mig-1g.10gb`); None if the nodes have fewer."""
+        """So many whole GPUs (`gpu`) or parts of GPUs (`mig-1g.10gb`); None if nodes have fewer."""
         if not count:
             return {}
         kinds = [
             key
-            for key, there in self.devices.items()
-            if device_name(key) == name and there >= count
+            for key, available in self.devices.items()
+            if device_name(key) == name and available >= count
         ]
         return {kinds[0]: count} if kinds else None
 

@@ -1,4 +1,4 @@
-"""Which nodes to size for, in groups: VM sizes under assumptions, or the nodes of a cluster that jobs can use."""
+"""Which nodes to size for, in groups: assumed VM sizes, or usable nodes of a cluster."""
 
 from __future__ import annotations
 
@@ -96,7 +96,8 @@ def select_sizes(
     notes = [
         f"assumed: Kubernetes {assumptions.version_text}, maxPods {assumptions.max_pods}"
         f"{f' ({network_plugin})' if network_plugin else ''}, DaemonSets {daemonsets}, "
-        f"reserve {assumptions.reserve}; options change each of these, and --nodes replaces them by facts"
+        f"reserve {assumptions.reserve}; options change each of these, "
+        "and --nodes replaces them by facts"
     ]
     notes += [remark for size in sizes for remark in size.remarks]
     candidates = [Candidate(group.members[0], group.nodes[0], complete=False) for group in groups]
@@ -110,27 +111,27 @@ def select_nodes(
     daemonsets: DaemonSets,
     *,
     source: str,
-    where: str,
+    place: str,
     tolerations: Iterable[Toleration] = (),
     architecture: str = "amd64",
     by_pool: bool = False,
 ) -> Selection:
     """Groups from raw Node and Pod objects, saved or live."""
-    known = tuple(tolerations)
+    tolerated = tuple(tolerations)
     nodes = parse_nodes(node_items)
     pods = by_node(pod_items) if pod_items is not None else {}
     candidates = size_nodes(
-        nodes, pods, assumptions, daemonsets, tolerations=known, architecture=architecture
+        nodes, pods, assumptions, daemonsets, tolerations=tolerated, architecture=architecture
     )
     groups = group_nodes(candidates, source=source, by_pool=by_pool)
     refused = [row.unusable for row in candidates if row.unusable]
-    selection = Selection(groups, assumptions, where, nodes, refused, candidates, known)
+    selection = Selection(groups, assumptions, place, nodes, refused, candidates, tolerated)
     if pod_items is None:
         selection.notes.append(
             f"assumed: DaemonSets {daemonsets}; --pods FILE counts the real ones"
         )
-    selection.notes += _left_out_notes(refused)
-    selection.notes += [note for group in groups if (note := defeated(group))]
+    selection.notes += _unusable_notes(refused)
+    selection.notes += [note for group in groups if (note := pods_blocking_whole_node(group))]
     return selection
 
 
@@ -168,8 +169,8 @@ def size_nodes(
     architecture: str = "amd64",
 ) -> list[Candidate]:
     """What each node can give, and why jobs cannot use it or types are not sized for it."""
-    known = list(tolerations)
-    refused = {node.name: unusable(node, known, architecture) for node in nodes}
+    tolerated = list(tolerations)
+    refused = {node.name: unusable(node, tolerated, architecture) for node in nodes}
     # Devices that a usable node of that size and kinds shows, anywhere ("") and in a pool.
     most: dict[tuple[str, tuple[str, ...], str], int] = {}
     for node in nodes:
@@ -190,18 +191,18 @@ def size_nodes(
         if reason is None:
             reason = _fewer_gpus(node, most) or _full(node, sized)
         candidates.append(Candidate(node, sized, reason))
-    return _without_control_plane(candidates)
+    return _exclude_control_plane(candidates)
 
 
-def _without_control_plane(candidates: list[Candidate]) -> list[Candidate]:
-    """No types for control plane nodes without a taint (k3s, OpenShift), unless there are no others."""
+def _exclude_control_plane(candidates: list[Candidate]) -> list[Candidate]:
+    """No types for control plane nodes without a taint (k3s, OpenShift), if there are others."""
     usable = [row for row in candidates if row.unusable is None]
     if all(row.node.control_plane for row in usable):
         return candidates
     left_out = [row.node.name for row in usable if row.node.control_plane]
-    why = WhyUnusable.BESIDE_WORKERS
+    reason = WhyUnusable.BESIDE_WORKERS
     return [
-        replace(row, unusable=UnusableNode(row.node, why, why.value))
+        replace(row, unusable=UnusableNode(row.node, reason, reason.value))
         if row.node.name in left_out
         else row
         for row in candidates
@@ -211,7 +212,7 @@ def _without_control_plane(candidates: list[Candidate]) -> list[Candidate]:
 def _fewer_gpus(
     node: Node, most: Mapping[tuple[str, tuple[str, ...], str], int]
 ) -> UnusableNode | None:
-    """A node with a broken GPU or without a device plugin: fewer than its size has, or than others of it show.
+    """A broken GPU or no device plugin: fewer GPUs than its size has, or than others show.
 
     The GPUs of a known size may be divided in one pool and whole in another, so only its own pool
     counts.
@@ -224,8 +225,8 @@ def _fewer_gpus(
     if not node.failed_devices and (not node.size or node.gpus >= expected):
         return None
     text = f"only {node.gpus} of {max(expected, node.gpus + node.failed_devices)} GPUs"
-    why = "is one of them broken?" if node.gpus else "is the device plugin running?"
-    return UnusableNode(node, WhyUnusable.FEWER_GPUS, text, f": {why}")
+    question = "is one of them broken?" if node.gpus else "is the device plugin running?"
+    return UnusableNode(node, WhyUnusable.FEWER_GPUS, text, f": {question}")
 
 
 def _full(node: Node, sized: Schedulable) -> UnusableNode | None:
@@ -244,7 +245,7 @@ def _full(node: Node, sized: Schedulable) -> UnusableNode | None:
 
 
 def group_nodes(candidates: Iterable[Candidate], *, source: str, by_pool: bool) -> list[NodeGroup]:
-    """Usable nodes by size label (and pool, if asked): exactly the nodes that a nodeSelector on these labels selects.
+    """Usable nodes by size label (and pool, if asked), as a nodeSelector selects them.
 
     Nodes of one size with devices of different kinds (MIG on some of them) are apart: each type
     asks for one kind.
@@ -262,11 +263,11 @@ def group_nodes(candidates: Iterable[Candidate], *, source: str, by_pool: bool) 
     groups = []
     for (selector, _, _), rows in sorted(by_labels.items()):
         members, sized = tuple(row.node for row in rows), tuple(row.schedulable for row in rows)
-        groups.append(NodeGroup.of_nodes(members, sized, selector, source))
+        groups.append(NodeGroup.from_nodes(members, sized, selector, source))
     return groups
 
 
-def _left_out_notes(refused: list[UnusableNode]) -> list[str]:
+def _unusable_notes(refused: list[UnusableNode]) -> list[str]:
     by_reason: dict[str, list[str]] = {}
     for row in refused:
         by_reason.setdefault(str(row), []).append(row.node.name)
@@ -276,7 +277,7 @@ def _left_out_notes(refused: list[UnusableNode]) -> list[str]:
     ]
 
 
-def defeated(group: NodeGroup) -> str | None:
+def pods_blocking_whole_node(group: NodeGroup) -> str | None:
     """Pods of Deployments and the like that defeat a type which takes all that is schedulable."""
     guests = [(node.name, occupant) for node in group.nodes for occupant in node.other_pods]
     if not guests:
@@ -286,8 +287,10 @@ def defeated(group: NodeGroup) -> str | None:
         f"{o.namespace}/{o.name} ({o.cpu_m}m, {o.memory // MI}Mi) on {name}" for name, o in guests
     ]
     return (
-        f"{len(nodes)} of {len(group.nodes)} nodes of {group.title} also run pods that belong to no DaemonSet "
-        f"and defeat a whole-node type there: {some_names(pods)}; keep them off with a taint such as "
+        f"{len(nodes)} of {len(group.nodes)} nodes of {group.title} also run pods that belong to "
+        "no DaemonSet "
+        f"and defeat a whole-node type there: {some_names(pods)}; "
+        "keep them off with a taint such as "
         "ml.azure.com/amlarc-workload=true:NoSchedule"
     )
 

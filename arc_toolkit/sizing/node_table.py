@@ -1,4 +1,4 @@
-"""The nodes of a cluster as a table: what they have, reserve and can give to jobs, and which types fit."""
+"""The nodes of a cluster as a table: capacity, reservations, schedulable, fitting types."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Amount = tuple[int, int]  # milli-cores, bytes
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """A node, or the nodes of one size, pool and state. Amounts are those of the node that gives least."""
+    """A node, or nodes of one size, pool and state. Amounts are those of the tightest node."""
 
     name: str
     size: str
@@ -73,12 +73,12 @@ def _row(
     )
     counts: list[tuple[str, int]] = []
     for kind in types:
-        taken = [
+        fitting = [
             sized.schedulable.how_many_of(kind)[0]
             for sized in group
             if kind.selects(sized.node.labels)
         ]
-        fewest = min(taken, default=0)
+        fewest = min(fitting, default=0)
         if fewest and (unusable is None or not unusable.why.keeps_jobs_off):
             counts.append((kind.name, fewest))
     return NodeRow(
@@ -96,7 +96,7 @@ def _row(
 
 
 def _levels(schedulable: Schedulable) -> dict[str, Amount]:
-    """The waterfall summed up: two levels, what DaemonSets take, what is reserved, and what is left."""
+    """The waterfall in short: two levels, DaemonSets, reservations, and the remainder."""
     kinds = {
         "capacity": LineKind.CAPACITY,
         "allocatable": LineKind.ALLOCATABLE,

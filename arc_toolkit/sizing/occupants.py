@@ -1,4 +1,4 @@
-"""Pods that are already on a node: named DaemonSet profiles, a file of one's own, or the pods of a cluster."""
+"""Pods that are already on a node: DaemonSet profiles, a file, or the pods of a cluster."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from arc_toolkit.kube.quantities import QuantityError, bytes_requested, cpu_requ
 from arc_toolkit.resources import data_rows
 from arc_toolkit.sizing.reservations import Version, parse_version
 
-# The namespace that `az k8s-extension create --release-namespace` gets for the AzureML extension by default.
+# The default of `az k8s-extension create --release-namespace` for the AzureML extension.
 EXTENSION_NAMESPACE = "azureml"
 
 
@@ -50,7 +50,7 @@ def profiles() -> dict[str, dict[str, list[Occupant]]]:
 
 @cache
 def profile(name: str, version: Version) -> list[Occupant]:
-    """A profile as it is on that Kubernetes version; `aks-overlay-1.30` pins the version it was seen on.
+    """A profile on that Kubernetes version; `aks-overlay-1.30` pins the version it was seen on.
 
     Between two versions that were seen, each resource is the larger of the two: nobody saw the ones
     between.
@@ -63,44 +63,45 @@ def profile(name: str, version: Version) -> list[Occupant]:
     if name not in profiles():
         names = [
             *profiles(),
-            *(f"{p}-{v}" for p, seen in profiles().items() for v in seen if v),
+            *(f"{p}-{v}" for p, versions in profiles().items() for v in versions if v),
             "none",
         ]
         raise ArcError(
             f"no DaemonSet profile or file {name!r}: the profiles are {', '.join(names)}"
         )
-    seen = profiles()[name]
-    if "" in seen:
-        return seen[""]
-    order = sorted(seen, key=parse_version)
+    versions = profiles()[name]
+    if "" in versions:
+        return versions[""]
+    order = sorted(versions, key=parse_version)
     below = [text for text in order if parse_version(text) <= version]
     above = [text for text in order if parse_version(text) >= version]
     if not below or not above or below[-1] == above[0]:
-        return seen[below[-1] if below else above[0]]
-    both = seen[below[-1]], seen[above[0]]
+        return versions[below[-1] if below else above[0]]
+    neighbours = versions[below[-1]], versions[above[0]]
     return [
         Occupant(
             "AKS DaemonSets",
-            max(sum(row.cpu_m for row in rows) for rows in both),
-            max(sum(row.memory for row in rows) for rows in both),
+            max(sum(row.cpu_m for row in rows) for rows in neighbours),
+            max(sum(row.memory for row in rows) for rows in neighbours),
             source=f"profile {name}, the larger of {below[-1]} and {above[0]}",
-            pods=max(sum(row.pods for row in rows) for rows in both),
+            pods=max(sum(row.pods for row in rows) for rows in neighbours),
         )
     ]
 
 
-def from_document(data: Any, where: str) -> list[Occupant]:
+def from_document(data: Any, place: str) -> list[Occupant]:
     """A file of one's own: a list of `{name, cpu, memory}`."""
     if not isinstance(data, list) or not all(
         isinstance(row, dict) and "name" in row for row in data
     ):
-        raise ArcError(f"{where}: expected a list of DaemonSets, each with name, cpu and memory")
+        raise ArcError(f"{place}: expected a list of DaemonSets, each with name, cpu and memory")
     rows = []
     for row in data:
         unknown = set(row) - {"name", "cpu", "memory"}
         if unknown:
             raise ArcError(
-                f"{where}: {row['name']}: unknown key {sorted(unknown)[0]!r}; there are name, cpu and memory"
+                f"{place}: {row['name']}: unknown key {sorted(unknown)[0]!r}; "
+                "there are name, cpu and memory"
             )
         try:
             cpu_m, memory = (
@@ -108,10 +109,10 @@ def from_document(data: Any, where: str) -> list[Occupant]:
                 bytes_requested(str(row.get("memory", "0"))),
             )
         except QuantityError as error:
-            raise ArcError(f"{where}: {row['name']}: {error}") from None
+            raise ArcError(f"{place}: {row['name']}: {error}") from None
         if cpu_m < 0 or memory < 0:
-            raise ArcError(f"{where}: {row['name']}: a request cannot be negative")
-        rows.append(Occupant(str(row["name"]), cpu_m, memory, source=where))
+            raise ArcError(f"{place}: {row['name']}: a request cannot be negative")
+        rows.append(Occupant(str(row["name"]), cpu_m, memory, source=place))
     return rows
 
 

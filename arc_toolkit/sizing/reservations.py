@@ -25,7 +25,7 @@ Version = tuple[int, int]
 CPU_STEPS = ((1, 60), (1, 40), (2, 20))
 CPU_BEYOND_M = 10
 
-# Kubernetes before 1.29: (GiB, per cent of them) of nominal memory; what is above follows the last figure.
+# Kubernetes before 1.29: (GiB, per cent) of nominal memory; above it the last figure counts.
 MEMORY_BRACKETS = ((4, 25), (4, 20), (8, 10), (112, 6))
 MEMORY_BEYOND_PERCENT = 2
 EVICTION_BEFORE_1_29_MIB = 750
@@ -39,7 +39,7 @@ EVICTION_MIB = 100
 # Windows nodes: the brackets and this, with no eviction threshold (seen on 1.28 only).
 WINDOWS_EXTRA_MIB = 2048
 
-# Defaults of maxPods by network plugin. 30 against 250 moves allocatable by 4400 Mi on a node of 20 GiB or more.
+# Defaults of maxPods by network plugin. 30 instead of 250 moves allocatable by 4400 Mi.
 MAX_PODS = {"overlay": 250, "pod-subnet": 110, "kubenet": 110, "azure": 30}
 MAX_PODS_RANGE = (10, 250)
 
@@ -76,9 +76,9 @@ def kube_reserved_cpu(cores: int) -> Reservation:
     """Milli-cores kept on a node of that many cores (all versions)."""
     remaining, amount, terms = cores, 0, []
     for count, each in (*CPU_STEPS, (cores, CPU_BEYOND_M)):
-        if taken := min(remaining, count):
-            amount, remaining = amount + taken * each, remaining - taken
-            terms.append(f"{taken} x {each}m" if taken > 1 else f"{each}m")
+        if part := min(remaining, count):
+            amount, remaining = amount + part * each, remaining - part
+            terms.append(f"{part} x {each}m" if part > 1 else f"{each}m")
     return Reservation(amount, " + ".join(terms))
 
 
@@ -119,8 +119,8 @@ def _brackets_mib(nominal: int) -> int:
     remaining = Fraction(nominal, MI)
     amount = Fraction(0)
     for gib, percent in MEMORY_BRACKETS:
-        taken = min(remaining, Fraction(gib * 1024))
-        amount, remaining = amount + taken * percent / 100, remaining - taken
+        part = min(remaining, Fraction(gib * 1024))
+        amount, remaining = amount + part * percent / 100, remaining - part
     return int(amount + remaining * MEMORY_BEYOND_PERCENT / 100)
 
 
@@ -141,10 +141,10 @@ def kernel_loss(nominal: int, windows: bool = False) -> Reservation:
             (WINDOWS_LOSS_MIB + drift) * MI,
             f"less than 1Mi seen on Windows, + {drift}Mi for safety",
         )
-    seen = observed_losses().get(Fraction(nominal, GI))
-    if seen is not None:
+    loss = observed_losses().get(Fraction(nominal, GI))
+    if loss is not None:
         return Reservation(
-            (seen + drift) * MI, f"most seen on real nodes ({seen}Mi) + {drift}Mi between images"
+            (loss + drift) * MI, f"most seen on real nodes ({loss}Mi) + {drift}Mi between images"
         )
     return Reservation(
         loss_bound(nominal) + drift * MI,

@@ -22,7 +22,10 @@ from arc_toolkit.sizing.occupants import EXTENSION_NAMESPACE, Occupant
 from arc_toolkit.sizing.reservations import Reservation, Version, parse_version
 from arc_toolkit.sizing.vm_sizes import VmSize, find, table_date
 
-AKS_PAGE = "AKS node resource reservations, https://learn.microsoft.com/azure/aks/node-resource-reservations"
+AKS_PAGE = (
+    "AKS node resource reservations, "
+    "https://learn.microsoft.com/azure/aks/node-resource-reservations"
+)
 EXTENSION_PAGE = "AzureML extension: 5% of node memory held by a DaemonSet pod"
 MEASURED = "measured on the node"
 OPTION = "option"
@@ -30,7 +33,7 @@ Limit = Literal["cpu", "memory", "maxPods", "gpu"]
 
 
 class LineKind(Enum):
-    """What a line of the waterfall is: a level, or something that is taken from the level above it."""
+    """A line of the waterfall: a level, or something taken from the level above it."""
 
     NOMINAL = "nominal"
     CAPACITY = "capacity"
@@ -71,7 +74,7 @@ class Reserve:
 
     percent: Fraction | None = Fraction(5)
     amount: int = 0
-    asked: bool = False  # given by the user, and not the default
+    is_explicit: bool = False  # given by the user, and not the default
 
     @classmethod
     def parse(cls, text: str) -> Reserve:
@@ -81,7 +84,7 @@ class Reserve:
                 percent = Fraction(text[:-1])
                 if not 0 <= percent < 100:
                     raise ArcError(f"--reserve {text}: use a percentage from 0% to less than 100%")
-                return cls(percent, asked=True)
+                return cls(percent, is_explicit=True)
             amount = bytes_requested(text)
             if 0 < amount < MI:
                 raise ArcError(
@@ -93,7 +96,7 @@ class Reserve:
             ) from None
         if amount < 0:
             raise ArcError(f"--reserve {text}: a reservation cannot be negative")
-        return cls(None, amount, asked=True)
+        return cls(None, amount, is_explicit=True)
 
     def of(self, capacity_memory: int) -> int:
         """Bytes, rounded up to Ki."""
@@ -142,7 +145,7 @@ class Schedulable:
 
     @property
     def other_pods(self) -> tuple[Occupant, ...]:
-        """Pods that neither a DaemonSet nor an AzureML job owns: they defeat a type that takes all there is."""
+        """Pods of neither a DaemonSet nor an AzureML job: they defeat a type that takes all."""
         return tuple(
             o
             for o in self.occupants
@@ -250,7 +253,7 @@ def schedulable_of_node(
 
 
 def _keep(fall: _Waterfall, nominal: int, assumptions: Assumptions, node: Node | None) -> None:
-    """What the kubelet keeps, to allocatable: by rule, or as the node says where it says something else."""
+    """What the kubelet keeps, to allocatable: by rule, or as the node differs from it."""
     version, windows = assumptions.version, assumptions.windows
     cpu = _option(
         assumptions.kube_reserved_cpu_m, "--kube-reserved-cpu"
@@ -302,25 +305,25 @@ def _finish(
     devices: Mapping[str, int],
     node: Node | None = None,
 ) -> Schedulable:
-    """From capacity: what the kubelet keeps, DaemonSets, the reservation (once), then what is schedulable."""
+    """From capacity: the kubelet's part, DaemonSets, the reservation (once), then schedulable."""
     nominal_cpu_m, capacity = fall.cpu_m, fall.memory
     _keep(fall, nominal, assumptions, node)
-    namespace, asked = assumptions.extension_namespace, assumptions.reserve
+    namespace, reserve_option = assumptions.extension_namespace, assumptions.reserve
     holder = next((row for row in occupants if _is_reservation(row, capacity, namespace)), None)
     permanent = [row for row in occupants if row.permanent]
     pods = sum(row.pods for row in permanent)
     for row in permanent:
         if row is not holder:
             fall.take(LineKind.POD, row.name, row.cpu_m, row.memory, "requests", row.source)
-    reserve = asked.of(capacity)
+    reserve = reserve_option.of(capacity)
     if holder is not None:
         title, rule = f"reservation ({holder.name})", "held by a pod on the node"
         fall.take(LineKind.RESERVE, title, holder.cpu_m, holder.memory, rule, EXTENSION_PAGE)
-        if asked.asked and reserve > holder.memory:
-            more, rule = reserve - holder.memory, f"up to --reserve {asked}"
+        if reserve_option.is_explicit and reserve > holder.memory:
+            more, rule = reserve - holder.memory, f"up to --reserve {reserve_option}"
             fall.take(LineKind.RESERVE, "further reserve", 0, more, rule, OPTION)
     elif reserve:
-        rule = f"{asked} of capacity" if asked.percent else "given as --reserve"
+        rule = f"{reserve_option} of capacity" if reserve_option.percent else "given as --reserve"
         fall.take(
             LineKind.RESERVE, "reservation (AzureML extension)", 0, reserve, rule, EXTENSION_PAGE
         )
@@ -348,7 +351,7 @@ def _finish(
 
 
 def _is_reservation(occupant: Occupant, capacity_memory: int, namespace: str) -> bool:
-    """The extension's own reservation: a pod of its namespace that asks for about 5 % of capacity memory."""
+    """The extension's own reservation: a pod of its namespace with about 5 % of memory."""
     share = occupant.memory * 1000 // capacity_memory if capacity_memory else 0
     return (
         occupant.kind is PodKind.DAEMONSET and occupant.namespace == namespace and 45 <= share <= 55

@@ -27,7 +27,7 @@ _TELLING = (
     "nvidia.com/mig.config",
     "nvidia.com/gpu.product",
 )
-# Domains whose other labels change by themselves (image, zone, host) or are on every node; AKS has two without one.
+# Domains whose labels change by themselves (image, zone, host) or are everywhere.
 _FOREIGN = (
     "kubernetes.io",
     "k8s.io",
@@ -49,52 +49,52 @@ _FOREIGN = (
 def parse_selector(text: str) -> Selector:
     """`KEY=VALUE`, or several of them with commas."""
     labels = [parse_label(part) for part in text.split(",")]
-    known = [label for label in labels if label]
-    if len(known) < len(labels):
+    present = [label for label in labels if label]
+    if len(present) < len(labels):
         raise ArcError(f"--node-selector {text}: use auto, none or KEY=VALUE as a Kubernetes label")
-    return tuple(known)
+    return tuple(present)
 
 
 def auto_selector(selector: Selector, members: Sequence[Node]) -> Selector:
-    """The group's own labels; where none of them is the size, also the platform: a pool of another may come later."""
+    """The group's own labels; without the size also the platform: another pool may come later."""
     if any(key in SIZE_LABELS for key, _ in selector):
         return selector
     common = _common(members)
     return selector + tuple((key, common[key]) for key in PLATFORM_LABELS if key in common)
 
 
-def intruders(
+def unintended_nodes(
     selector: Selector,
     devices: Mapping[str, int],
     members: Sequence[Node],
     nodes: Iterable[Node],
     tolerations: Iterable[Toleration],
 ) -> list[Node]:
-    """Nodes on which a type with that selector may run, although it was not sized for nodes of their kind."""
-    known = (*AZUREML_TOLERATIONS, *tolerations)
+    """Nodes that such a selector also matches, although the type was not sized for them."""
+    tolerated = (*AZUREML_TOLERATIONS, *tolerations)
     kinds, pools = {_kind(node) for node in members}, {node.pool for node in members}
     parts = {gpu_parts(node) for node in members}
     chosen = dict(selector)
     return [
         node
         for node in nodes
-        # A pool divides its GPUs in one way: a node of it that shows others is about to, or has a broken one.
+        # A pool divides its GPUs in one way: a differing node is about to, or has a broken GPU.
         if (_kind(node) not in kinds or (gpu_parts(node) not in parts and node.pool not in pools))
         and matches(chosen, node.labels)
-        and not untolerated((taint for taint in node.taints if not taint.passes), known)
-        and _wrong(node, devices, members)
+        and not untolerated((taint for taint in node.taints if not taint.passes), tolerated)
+        and _is_harmful(node, devices, members)
     ]
 
 
-def narrowed(
-    selector: Selector, members: Sequence[Node], others: Sequence[Node]
+def tightened(
+    selector: Selector, members: Sequence[Node], excluded: Sequence[Node]
 ) -> Selector | None:
-    """The selector with the fewest further labels that keep a type off the other nodes; None if no labels do."""
-    common, remaining = _common(members), list(others)
+    """The selector with the fewest further labels that exclude the other nodes, or None."""
+    common, remaining = _common(members), list(excluded)
     while remaining:
         kept_off = {
             key: [node for node in remaining if node.labels.get(key) != common[key]]
-            for key in _telling(common)
+            for key in _distinguishing(common)
         }
         best = max(kept_off, key=lambda key: len(kept_off[key]), default=None)
         if best is None or not kept_off[best]:
@@ -114,8 +114,8 @@ def _platform(node: Node) -> tuple[str, str, str]:
     return (node.os, node.architecture, virtual)
 
 
-def _wrong(node: Node, devices: Mapping[str, int], members: Sequence[Node]) -> bool:
-    """Whether it does harm there: another platform, or GPUs that it does not ask for or that are others."""
+def _is_harmful(node: Node, devices: Mapping[str, int], members: Sequence[Node]) -> bool:
+    """Whether a type does harm there: another platform, or GPUs that it does not ask for."""
     if devices:
         return all(node.devices.get(resource, 0) >= count for resource, count in devices.items())
     return _platform(node) not in map(_platform, members) or has_gpus(node)
@@ -128,26 +128,26 @@ def has_gpus(node: Node) -> bool:
 
 
 def gpu_parts(node: Node) -> int:
-    """Into how many its GPUs are divided under the name of whole ones (MIG's single strategy, time-slicing), or 0."""
+    """Into how many parts its GPUs are divided under the name of whole ones (MIG, time-slicing)."""
     size = find(node.size)
-    whole = size.node_gpus if size and set(node.devices) == {size.gpu_resource} else node.gpus
-    return node.gpus if node.gpus > whole else 0
+    whole_gpus = size.node_gpus if size and set(node.devices) == {size.gpu_resource} else node.gpus
+    return node.gpus if node.gpus > whole_gpus else 0
 
 
 def _common(members: Sequence[Node]) -> dict[str, str]:
     """The labels that all of them have."""
-    first, *others = (node.labels for node in members)
+    first, *later = (node.labels for node in members)
     return {
-        key: value for key, value in first.items() if all(row.get(key) == value for row in others)
+        key: value for key, value in first.items() if all(row.get(key) == value for row in later)
     }
 
 
-def _telling(labels: Mapping[str, str]) -> list[str]:
-    own = sorted(
+def _distinguishing(labels: Mapping[str, str]) -> list[str]:
+    own_keys = sorted(
         key
         for key in labels
         if not any(f".{key.partition('/')[0]}".endswith(f".{domain}") for domain in _FOREIGN)
         and key not in _TELLING
         and labels[key]
     )
-    return [key for key in _TELLING if labels.get(key)] + own
+    return [key for key in _TELLING if labels.get(key)] + own_keys

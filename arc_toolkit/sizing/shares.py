@@ -59,9 +59,10 @@ class Size:
 
     @classmethod
     def parse(cls, text: str) -> Size:
-        """`32cpu128g`, `32c256g`, `0.5cpu2g`, `12cpu110g-1gpu`, `4cpu16g-1mig-1g.10gb`; g is GiB."""
+        """`32cpu128g`, `32c256g`, `0.5cpu2g`, `12cpu110g-1gpu`, `4cpu16g-1mig-1g.10gb` (GiB)."""
         match = re.fullmatch(
-            r"(\d{1,6}(?:\.\d{1,3})?)c(?:pu)?(\d{1,6}(?:\.\d{1,3})?)g(?:-?(\d{1,3})(gpu|mig-[a-z0-9.]+))?",
+            r"(\d{1,6}(?:\.\d{1,3})?)c(?:pu)?(\d{1,6}(?:\.\d{1,3})?)g"
+            r"(?:-?(\d{1,3})(gpu|mig-[a-z0-9.]+))?",
             text.strip().lower(),
             re.ASCII,
         )
@@ -111,7 +112,8 @@ def split(group: NodeGroup, share: Share, *, whole_cores: bool = False) -> Porti
         raise DoesNotFit(f"{group.title} has {have}, which cannot be divided into {n} equal shares")
     if n > group.pods_free:
         raise DoesNotFit(
-            f"--share {share}: {group.title} takes {group.pods_free} more pods (maxPods less the pods already there), "
+            f"--share {share}: {group.title} takes {group.pods_free} more pods "
+            "(maxPods less the pods already there), "
             f"not {n}"
         )
     step = 1000 if whole_cores else CPU_STEP_M
@@ -129,11 +131,14 @@ def split(group: NodeGroup, share: Share, *, whole_cores: bool = False) -> Porti
 
 
 def too_little(group: NodeGroup, n: int = 1, step: int = CPU_STEP_M) -> str:
-    """Why nothing is left to share, in words: what is left of each resource, or how much more is asked for."""
+    """Why nothing is left to share: the rest of each resource, or how much is missing."""
     cpu_m, memory = group.tightest_cpu.cpu_m, group.tightest_memory.memory
     over = shortfall(Amounts(0, 0), Amounts(cpu_m, memory))
     if over:
-        return f"nothing is left for jobs: what the node keeps and its DaemonSets ask for {over} more than it has"
+        return (
+            "nothing is left for jobs: what the node keeps and its DaemonSets ask for "
+            f"{over} more than it has"
+        )
     if cpu_m // n < step:
         shares = f"{plural(n, 'share')} of at least {cpu_text(step)}"
         return f"{cpu_text(cpu_m)} cpu is too little for {shares}"
@@ -145,22 +150,24 @@ def fit(group: NodeGroup, size: Size) -> Portion:
     devices = group.devices_called(size.device, size.gpus)
     if devices is None:
         have = devices_text(group.devices) or "0"
-        what = ("GPU" if size.gpus == 1 else "GPUs") if size.device == "gpu" else size.device
-        raise DoesNotFit(f"{size} asks for {size.gpus} {what}; {group.title} has {have}")
+        device_text = ("GPU" if size.gpus == 1 else "GPUs") if size.device == "gpu" else size.device
+        raise DoesNotFit(f"{size} asks for {size.gpus} {device_text}; {group.title} has {have}")
     count, limit = group.fits(size.cpu_m, size.memory, devices)
     if count < 1:
         cpu_m, memory = group.tightest_cpu.cpu_m, group.tightest_memory.memory
-        asked, offered = (
+        request, offered = (
             Amounts(size.cpu_m, size.memory, devices),
             Amounts(cpu_m, memory, group.devices),
         )
-        by = shortfall(asked, offered) or limit
-        left = (
+        by = shortfall(request, offered) or limit
+        leftover = (
             f"schedulable are {cpu_text(cpu_m)} and {memory // MI}Mi"
             if min(offered[:2]) > 0
             else too_little(group)
         )
-        raise DoesNotFit(f"{size} does not fit on {group.title}: it is too large by {by}; {left}")
+        raise DoesNotFit(
+            f"{size} does not fit on {group.title}: it is too large by {by}; {leftover}"
+        )
     return portion_of(group, size.cpu_m, size.memory, devices, (count, limit))
 
 
@@ -172,12 +179,12 @@ class Amounts(NamedTuple):
     devices: Mapping[str, int] = NO_DEVICES
 
 
-def shortfall(asked: Amounts, offered: Amounts) -> str:
+def shortfall(request: Amounts, offered: Amounts) -> str:
     """`200m cpu and 3Mi memory`: what is missing."""
-    missing = [f"{asked.cpu_m - offered.cpu_m}m cpu"] if asked.cpu_m > offered.cpu_m else []
-    over = asked.memory - offered.memory
+    missing = [f"{request.cpu_m - offered.cpu_m}m cpu"] if request.cpu_m > offered.cpu_m else []
+    over = request.memory - offered.memory
     missing += [f"{-(-over // MI)}Mi memory"] if over > 0 else []
-    for resource, count in asked.devices.items():
+    for resource, count in request.devices.items():
         over = count - offered.devices.get(resource, 0)
         name = "GPU" if resource in GPU_RESOURCES and resource in offered.devices else resource
         missing += [f"{over} {name}"] if over > 0 else []

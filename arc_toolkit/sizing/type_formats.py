@@ -19,7 +19,7 @@ from arc_toolkit.sizing.waterfall import type_json
 
 
 def spot_notes(selection: Selection, namespace: str | None) -> list[str]:
-    """That job pods stay Pending on spot nodes, and what helps; the command where types are made for such nodes."""
+    """Job pods stay Pending on spot nodes: what helps, as a command for types of such nodes."""
     text = "an InstanceType has no tolerations, so job pods stay Pending on spot nodes"
     sized = any(SPOT_TAINT in node.taints for group in selection.groups for node in group.members)
     if sized or namespace is not None:
@@ -36,9 +36,10 @@ def type_notes(types: list[InstanceType], groups: list[NodeGroup], node_selector
     """What to know about the types: that they may land on other nodes, or leave GPUs unused."""
     notes = []
     if node_selector != "auto" and groups[0].source == "sku":
-        more = f" and {len(groups) - 1} more groups" if len(groups) > 1 else ""
+        others_text = f" and {len(groups) - 1} more groups" if len(groups) > 1 else ""
         notes.append(
-            f"--node-selector {node_selector}: the types fit only on {groups[0].title}{more}: "
+            f"--node-selector {node_selector}: "
+            f"the types fit only on {groups[0].title}{others_text}: "
             "make sure that the selector matches no other node"
         )
     return notes + [

@@ -1,4 +1,4 @@
-"""What types are called: by a template, unique in a run, and as they are called in the cluster already.
+"""Names of types: by a template, unique in a run, and stable in the cluster.
 
 Jobs name their type, so one that is in the cluster keeps its name when another pool makes one of
 the same name, and when that pool is at zero nodes later.
@@ -43,7 +43,7 @@ def check_template(template: str) -> None:
 
 
 def make_name(template: str, group: NodeGroup, request: Share | Size, portion: Portion) -> str:
-    """By nominal numbers (`32cpu128g` for half of 64 cores and 256 GiB), as people speak of them."""
+    """By nominal numbers (`32cpu128g` for half of 64 cores and 256 GiB), as people say them."""
     if isinstance(request, Share):
         cpu, memory = (
             Fraction(group.nominal_cpu_m, 1000 * request.n),
@@ -66,7 +66,7 @@ def make_name(template: str, group: NodeGroup, request: Share | Size, portion: P
             share=request.slug if isinstance(request, Share) else str(request),
             n=portion.per_node,
         )
-    return _checked(raw)
+    return _valid_name(raw)
 
 
 def _number(amount: Fraction) -> str:
@@ -74,7 +74,7 @@ def _number(amount: Fraction) -> str:
     return str(int(amount)) if amount >= 1 else f"{max(int(amount * 100), 1) / 100:g}"
 
 
-def _checked(text: str) -> str:
+def _valid_name(text: str) -> str:
     name = text.lower().replace("_", "-")
     if problem := name_problem(name):
         raise ArcError(f"--name-template: {problem}")
@@ -92,34 +92,35 @@ def unique_names(
     names = _names_in_cluster(types, present)
     in_cluster = set(names.values())
     notes = []
-    for name, same in by_name.items():
-        rest = [entry for entry in same if id(entry) not in names]
-        if len(rest) == 1 and rest[0].name not in in_cluster:
-            names[id(rest[0])] = name
-        elif rest:
-            suffixed = _suffixed(rest, taken=by_name.keys() | in_cluster)
+    for name, namesakes in by_name.items():
+        unnamed = [entry for entry in namesakes if id(entry) not in names]
+        if len(unnamed) == 1 and unnamed[0].name not in in_cluster:
+            names[id(unnamed[0])] = name
+        elif unnamed:
+            suffixed = _suffix_names(unnamed, reserved=by_name.keys() | in_cluster)
             if suffixed is None:
                 other = next(
                     entry
                     for entry in types
-                    if entry is not rest[0] and name in (entry.name, names.get(id(entry)))
+                    if entry is not unnamed[0] and name in (entry.name, names.get(id(entry)))
                 )
                 raise ArcError(
-                    f"two types would be called {name}: {_what(rest[0])} and {_what(other)}; choose "
+                    f"two types would be called {name}: "
+                    f"{_describe(unnamed[0])} and {_describe(other)}; choose "
                     "fewer nodes or shares, or add {size}, {share} or {pool} to --name-template"
                 )
-            names.update({id(entry): new for entry, new in zip(rest, suffixed, strict=True)})
-        chosen = [names[id(entry)] for entry in same]
+            names.update({id(entry): new for entry, new in zip(unnamed, suffixed, strict=True)})
+        chosen = [names[id(entry)] for entry in namesakes]
         if chosen != [name]:
-            said = ", ".join(
+            listing = ", ".join(
                 f"{new} (as in the cluster)" if new in in_cluster else new for new in chosen
             )
             are = (
-                f"{len(same)} types would be called {name}; they are"
-                if len(same) > 1
+                f"{len(namesakes)} types would be called {name}; they are"
+                if len(namesakes) > 1
                 else f"{name} is called"
             )
-            notes.append(f"{are} {said}")
+            notes.append(f"{are} {listing}")
     return [replace(entry, name=names[id(entry)]) for entry in types], notes
 
 
@@ -127,14 +128,14 @@ def _names_in_cluster(
     types: Sequence[InstanceType], present: Mapping[str, Mapping[str, Any]]
 ) -> dict[int, str]:
     """By id of the type: the name that it has in the cluster, with a suffix or without."""
-    known: dict[Any, list[str]] = {}
+    names_by_target: dict[Any, list[str]] = {}
     for name, item in present.items():
-        known.setdefault(made_for(item), []).append(name)
+        names_by_target.setdefault(made_for(item), []).append(name)
     names = {}
     for entry in types:
         called = [
             name
-            for name in known.get(made_for(entry.manifest()), ())
+            for name in names_by_target.get(made_for(entry.manifest()), ())
             if name == entry.name or name.startswith(f"{entry.name}-")
         ]
         if called:
@@ -144,7 +145,7 @@ def _names_in_cluster(
 
 
 def made_for(item: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What makes two types the same in the eyes of a job: the nodes, what part of them, and the kinds of devices."""
+    """What a job sees of a type: its nodes, its part of them, and its kinds of devices."""
     annotations, selector = item["metadata"].get("annotations") or {}, selector_of(item)
     limits = ((item.get("spec") or {}).get("resources") or {}).get("limits") or {}
     return (
@@ -154,13 +155,14 @@ def made_for(item: Mapping[str, Any]) -> tuple[Any, ...]:
     )
 
 
-def _suffixed(same: Sequence[InstanceType], taken: Collection[str]) -> list[str] | None:
+def _suffix_names(namesakes: Sequence[InstanceType], reserved: Collection[str]) -> list[str] | None:
     """A name for each: with the fewest parts that tell them apart."""
     parts: dict[str, list[str]] = {
-        "size": [entry.group.size for entry in same],
-        "pool": ["-".join(entry.group.pools) for entry in same],
+        "size": [entry.group.size for entry in namesakes],
+        "pool": ["-".join(entry.group.pools) for entry in namesakes],
         "share": [
-            entry.request.slug if isinstance(entry.request, Share) else "exact" for entry in same
+            entry.request.slug if isinstance(entry.request, Share) else "exact"
+            for entry in namesakes
         ],
     }
     for keys in (
@@ -175,15 +177,15 @@ def _suffixed(same: Sequence[InstanceType], taken: Collection[str]) -> list[str]
         if not all(all(row) for row in suffixes):
             continue
         names = [
-            _checked("-".join([entry.name, *row]))
-            for entry, row in zip(same, suffixes, strict=True)
+            _valid_name("-".join([entry.name, *row]))
+            for entry, row in zip(namesakes, suffixes, strict=True)
         ]
-        if len(set(names)) == len(names) and not set(names) & set(taken):
+        if len(set(names)) == len(names) and not set(names) & set(reserved):
             return names
     return None
 
 
-def _what(entry: InstanceType) -> str:
+def _describe(entry: InstanceType) -> str:
     return f"{entry.what} ({entry.cpu}, {entry.memory})"
 
 

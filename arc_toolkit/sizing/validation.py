@@ -1,4 +1,4 @@
-"""Hand-written InstanceTypes against the rules of the resource, and against the nodes they are meant for.
+"""Hand-written InstanceTypes against the rules of the resource and the nodes they are for.
 
 Pure: YAML text in, findings out. Every finding names the line and says how to fix it.
 """
@@ -16,15 +16,39 @@ from arc_toolkit.edit.files.edits import Unreadable
 from arc_toolkit.edit.files.ignores import Ignores, find_ignores
 from arc_toolkit.edit.yaml.nodes import MERGE, compose, get, pairs
 from arc_toolkit.errors import ArcError
-from arc_toolkit.findings import FileResult, Finding
-from arc_toolkit.ignore_rules import ignore_problems
+from arc_toolkit.findings import FileResult, Finding, Rule
+from arc_toolkit.ignore_rules import IGNORE_RULES, ignore_problems
 from arc_toolkit.inputs import broken_yaml
 from arc_toolkit.kube.instance_type_spec import InstanceTypeSpec, SpecRule, manifests_in, problems
 from arc_toolkit.kube.nodes import SIZE_LABELS
 from arc_toolkit.kube.raw import mapping
 from arc_toolkit.sizing.fits import Candidate, fit_of
-from arc_toolkit.sizing.validation_rules import PREFIX, RULES
 from arc_toolkit.sizing.vm_sizes import find
+
+PREFIX = "instance-type-"
+_ERRORS = (
+    "above-limit",
+    "api-version",
+    "duplicate-key",
+    "duplicate",
+    "field",
+    "gpu",
+    "misplaced",
+    "name",
+    "node-size",
+    "schedulable",
+    "selector",
+    "unknown-key",
+)
+_WARNINGS = ("request-limit",)
+RULES: dict[str, Rule] = IGNORE_RULES | {
+    rule.id: rule
+    for rule in (
+        *(Rule(PREFIX + name, "error", command="validate") for name in _ERRORS),
+        *(Rule(PREFIX + name, "warning", command="validate") for name in _WARNINGS),
+    )
+}
+
 
 KeyPath = tuple[str | int, ...]
 
@@ -36,25 +60,27 @@ class _Unquoted(str):
 def validate(
     files: Iterable[tuple[str, str]], candidates: Sequence[Candidate] | None = None
 ) -> Iterator[tuple[FileResult, int]]:
-    """The findings of each file (path, text), without those that it ignores, and how many types it has.
+    """The findings of each file (path, text) that it does not ignore, and its number of types.
 
     `candidates` None: no nodes are known. An empty list is a cluster without nodes.
     """
-    seen: dict[str, str] = {}
+    places: dict[str, str] = {}
     for path, text in files:
         findings: list[Finding] = []
         count = 0
         for node, data in _documents(path, text):
             for place, manifest in manifests_in(data):
                 count += 1
-                findings += _check(_Manifest(path, _at(node, place), manifest), candidates, seen)
+                findings += _check(
+                    _Manifest(path, _node_at(node, place), manifest), candidates, places
+                )
         ignores = find_ignores(text)
         if count:  # in other files, rules that are not known here may well be those of `check`
             findings += _ignore_findings(path, ignores)
-        shown = tuple(
+        visible = tuple(
             finding for finding in findings if not ignores.covers(finding.rule, finding.line)
         )
-        yield FileResult(path, text.encode(), findings=shown), count
+        yield FileResult(path, text.encode(), findings=visible), count
 
 
 def _ignore_findings(path: str, ignores: Ignores) -> Iterator[Finding]:
@@ -72,7 +98,7 @@ class _Manifest:
         self, rule: str, message: str, place: KeyPath = (), *, at_key: bool = False
     ) -> Finding:
         name = mapping(self.content.get("metadata")).get("name")
-        mark = _at(self.node, place, at_key=at_key).start_mark
+        mark = _node_at(self.node, place, at_key=at_key).start_mark
         return Finding(
             rule=PREFIX + rule,
             severity=RULES[PREFIX + rule].severity,
@@ -84,7 +110,7 @@ class _Manifest:
 
 
 def _check(
-    manifest: _Manifest, candidates: Sequence[Candidate] | None, seen: dict[str, str]
+    manifest: _Manifest, candidates: Sequence[Candidate] | None, places: dict[str, str]
 ) -> Iterator[Finding]:
     rules = set()
     for key in duplicate_keys(manifest.node):
@@ -100,17 +126,19 @@ def _check(
         )
     if SpecRule.NAME not in rules:
         name, place = manifest.content["metadata"]["name"], ("metadata", "name")
-        if name in seen:
-            message = f"{name} is also at {seen[name]}: names are unique in a cluster"
+        if name in places:
+            message = f"{name} is also at {places[name]}: names are unique in a cluster"
             yield manifest.finding("duplicate", message, place)
-        seen.setdefault(name, f"{manifest.path}:{_at(manifest.node, place).start_mark.line + 1}")
+        places.setdefault(
+            name, f"{manifest.path}:{_node_at(manifest.node, place).start_mark.line + 1}"
+        )
     try:
         spec = InstanceTypeSpec.parse(manifest.content)
     except ArcError:
         return
     nodes_are_known = any(candidate.complete for candidate in candidates or ())
-    if not nodes_are_known and (wrong := _other_maker(spec)):
-        yield manifest.finding(SpecRule.GPU.value, wrong, ("spec", "resources", "limits"))
+    if not nodes_are_known and (other_maker := _other_maker(spec)):
+        yield manifest.finding(SpecRule.GPU.value, other_maker, ("spec", "resources", "limits"))
         return
     # Which nodes a selector selects that is wrong in itself is of no interest.
     if (
@@ -147,7 +175,7 @@ class _TextLoader(yaml.SafeLoader):
 
 
 def _plain_text(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> str:
-    """`1e3` is a string in PyYAML and a number in kubectl: go-yaml, `yamlStyleFloat` in resolve.go."""
+    """`1e3`: a string in PyYAML, a number in kubectl (go-yaml, `yamlStyleFloat` in resolve.go)."""
     unquoted = not node.style and _GO_FLOAT.fullmatch(str(node.value))
     return _Unquoted(node.value) if unquoted else str(node.value)
 
@@ -167,13 +195,13 @@ def _documents(path: str, text: str) -> Iterator[tuple[yaml.Node, Any]]:
             if node is not None:
                 yield node, _TextLoader("").construct_document(node)
     except Unreadable as error:
-        where = ":".join(str(part) for part in (path, error.line, error.column) if part)
-        raise ArcError(f"{where}: {error.reason}") from None
+        place = ":".join(str(part) for part in (path, error.line, error.column) if part)
+        raise ArcError(f"{place}: {error.reason}") from None
     except yaml.YAMLError as error:
         raise broken_yaml(error, path) from None
 
 
-def _at(node: yaml.Node, path: KeyPath, *, at_key: bool = False) -> yaml.Node:
+def _node_at(node: yaml.Node, path: KeyPath, *, at_key: bool = False) -> yaml.Node:
     """The node at a path, or the last one on the way that is there; with `at_key` its key."""
     if at_key and (pair := pairs(get(node, *path[:-1])).get(str(path[-1]))):
         return pair[0]

@@ -48,7 +48,8 @@ class VmSize:
         notes = []
         if self.vcpus_available != self.vcpus:
             notes.append(
-                f"{self.name} is a constrained size: {self.vcpus_available} of {self.vcpus} vCPUs are available"
+                f"{self.name} is a constrained size: "
+                f"{self.vcpus_available} of {self.vcpus} vCPUs are available"
             )
         if self.gpus.denominator != 1:
             notes.append(
@@ -56,7 +57,8 @@ class VmSize:
             )
         if self.gpus and self.gpu_resource is None:
             notes.append(
-                f"{self.name} has {self.gpu_vendor} accelerators, for which no device plugin name is known"
+                f"{self.name} has {self.gpu_vendor} accelerators, "
+                "for which no device plugin name is known"
             )
         if self.architecture != "amd64":
             notes.append(f"{self.name} is {self.architecture}: its capacity bound is unproven")

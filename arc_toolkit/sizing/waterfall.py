@@ -1,13 +1,15 @@
-"""The waterfall as a table with a bar on every line, and as JSON."""
+"""The waterfall as a table with bars and as JSON, and which types of a cluster fit its nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from arc_toolkit.kube.devices import devices_text
-from arc_toolkit.kube.quantities import KI, MI
+from arc_toolkit.kube.quantities import KI, MI, cpu_text, memory_text
+from arc_toolkit.output.json_document import document
 from arc_toolkit.output.table import table
+from arc_toolkit.sizing.fits import Fit
 from arc_toolkit.sizing.instance_types import InstanceType
 from arc_toolkit.sizing.schedulable import LineKind, Schedulable, WaterfallLine
 from arc_toolkit.sizing.shares import Share
@@ -26,10 +28,10 @@ def explain(entry: InstanceType, style: Style) -> str:
         )
     )
     parts = [style(f"{entry.name}: {entry.what}", "bold")]
-    for what, node in tightest.items():
+    for resource, node in tightest.items():
         named = f" on {node.name}, the tightest node" if len(group.nodes) > 1 else ""
         parts.append(
-            f"{what}{named}\n{_block(node.lines, what == 'memory', entry, sources, style)}"
+            f"{resource}{named}\n{_block(node.lines, resource == 'memory', entry, sources, style)}"
         )
     gpu = f", {devices_text(entry.devices)}" if entry.devices else ""
     fits = f"{portion.per_node} fit{'s' if portion.per_node == 1 else ''} on a node"
@@ -88,7 +90,7 @@ def _block(
 
 
 def _bar(start: int, end: int, top: int, glyph: str) -> str:
-    """The part from start to end of a bar that is BAR wide at top; what is taken is at least a sliver."""
+    """The part from start to end of a bar that is BAR wide at top; at least a sliver."""
     return " " * round(start * BAR / top) + (_segment(start, end, top, glyph) or "▏")
 
 
@@ -144,3 +146,72 @@ def type_json(entry: InstanceType) -> dict[str, Any]:
         "cpu_waterfall": schedulable_json(group.tightest_cpu),
         "manifest": entry.manifest(),
     }
+
+
+NO_TYPES = "the cluster has no InstanceTypes"
+
+
+def drift_text(rows: list[Fit], style: Style) -> str:
+    """A table of all types, and why each drifted, with the waterfall of the tightest node."""
+    if not rows:
+        return NO_TYPES
+    reasons = [reason_text(fit) for fit in rows if fit.reason]
+    # Several types may fail on the same node; its waterfall is shown once.
+    tightest = {fit.tightest.name: fit.tightest for fit in rows if fit.drifted and fit.tightest}
+    parts = [
+        types_table(rows, style),
+        "\n".join(reasons),
+        *map(waterfall_text, tightest.values()),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def reason_text(fit: Fit) -> str:
+    return f"{fit.name}: {fit.state}, {fit.reason}" if fit.drifted else f"{fit.name}: {fit.reason}"
+
+
+def types_table(fits: list[Fit], style: Style) -> str:
+    """One row per type: its request, the selected nodes, and how many fit, expected and real."""
+    rows = []
+    for fit in fits:
+        spec = fit.spec
+        color = "red" if fit.drifted else "yellow" if fit.state == "no node" else "green"
+        requests = (
+            [cpu_text(spec.cpu_m), memory_text(spec.memory), str(spec.gpus or "")]
+            if spec
+            else ["", "", ""]
+        )
+        numbers = [
+            str(len(fit.counts)),
+            str(fit.expected_per_node) if spec else "",
+            str(min(fit.counts, default="")),
+        ]
+        rows.append([fit.name, *requests, *numbers, style(fit.state, color)])
+    headers = ["NAME", "CPU", "MEMORY", "GPUS", "NODES", "MEANT", "FITS", "STATE"]
+    return table(headers, rows, right=(1, 2, 3, 4, 5, 6))
+
+
+def waterfall_text(schedulable: Schedulable) -> str:
+    """One node's way from nominal to schedulable."""
+    rows = [
+        [line.title, f"{line.cpu_m}m", f"{line.memory // KI}Ki", line.rule]
+        for line in schedulable.lines
+    ]
+    return table([schedulable.name, "CPU", "MEMORY", "RULE"], rows, right=(1, 2))
+
+
+def fits_json(command: str, fits: Iterable[Fit]) -> str:
+    rows = [
+        {
+            "name": fit.name,
+            "state": fit.state,
+            "drifted": fit.drifted,
+            "reason": fit.reason,
+            "nodes": len(fit.counts),
+            "meant": fit.expected_per_node if fit.spec else None,
+            "fits": min(fit.counts, default=None),
+            "tightest": schedulable_json(fit.tightest) if fit.tightest else None,
+        }
+        for fit in fits
+    ]
+    return document(command, {"instance_types": rows})

@@ -16,7 +16,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from arc_toolkit.cost.formulas import expected
+from arc_toolkit.cost.formulas import expected_run
 from arc_toolkit.cost.mix import STEPS, MixPolicy, MixRun, cheapest_mix, evaluate, uniform_progress
 from arc_toolkit.cost.simulation import mean_of, simulate
 from arc_toolkit.cost.training_job import MissingCapacity, TrainingJob
@@ -79,7 +79,7 @@ def speed() -> None:
 
 
 def expected_evictions(job: TrainingJob) -> float:
-    result = expected(job)
+    result = expected_run(job)
     return result.evictions if result else math.nan
 
 
@@ -97,7 +97,7 @@ def agreement() -> None:
         "15 min, restart of 20 min": TrainingJob(HOUR / 4, 8, 0.20, 60, 1200, 0.9),
     }
     for name, job in cases.items():
-        result, runs = expected(job), simulate(job, 20_000)
+        result, runs = expected_run(job), simulate(job, 20_000)
         assert result
         mean = mean_of(runs.elapsed)
         print(
@@ -142,7 +142,7 @@ class TraceCapacity:
                 index += 1
         return math.inf
 
-    def evicted_at(self, start: float) -> float:
+    def eviction_after(self, start: float) -> float:
         return self._next(start, up=False)
 
     def back_at(self, evicted: float) -> float:

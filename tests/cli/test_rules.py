@@ -14,7 +14,7 @@ from arc_toolkit.azureml.rules import all_rules
 from arc_toolkit.cli.rules import every_rule
 from arc_toolkit.output.rule_pages import read_page
 from arc_toolkit.placement.rules import manifest_rules
-from arc_toolkit.sizing.validation_rules import RULES as VALIDATION_RULES
+from arc_toolkit.sizing.validation import RULES as VALIDATION_RULES
 from tests.support import ROOT, Result
 
 PAGES = {path.stem: path.read_text() for path in (ROOT / "docs" / "rules").glob("*.md")}

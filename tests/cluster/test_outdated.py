@@ -8,7 +8,7 @@ import pytest
 
 from arc_toolkit.cluster.outdated_types import outdated, seen_nodes
 from arc_toolkit.kube.taints import Toleration
-from arc_toolkit.sizing.instance_types import Choices, generate
+from arc_toolkit.sizing.instance_types import GenerateOptions, generate
 from arc_toolkit.sizing.node_selection import DaemonSets, Selection, select_nodes, select_sizes
 from arc_toolkit.sizing.schedulable import Assumptions
 from arc_toolkit.sizing.shares import Share
@@ -27,7 +27,7 @@ def live(*nodes: Object, by_pool: bool = False, tolerate: str = "") -> Selection
         Assumptions(),
         DaemonSets(()),
         source="cluster",
-        where="test",
+        place="test",
         by_pool=by_pool,
         tolerations=[Toleration(tolerate)] if tolerate else [],
     )
@@ -39,7 +39,7 @@ def manifests(selection: Selection, *shares: str, **options: Any) -> list[Object
     return [
         entry.manifest()
         for entry in generate(
-            selection.groups, requests, selection.assumptions, Choices(**options)
+            selection.groups, requests, selection.assumptions, GenerateOptions(**options)
         )[0]
     ]
 

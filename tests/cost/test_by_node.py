@@ -11,7 +11,7 @@ import pytest
 from arc_toolkit.checkpoints.interval import best_interval, daly_interval
 from arc_toolkit.cost.cost_report import build_cost
 from arc_toolkit.cost.eviction_rates import EvictionRate
-from arc_toolkit.cost.formulas import expected
+from arc_toolkit.cost.formulas import expected_run
 from arc_toolkit.cost.prices import Tier, VmPrice
 from arc_toolkit.cost.training_job import MissingCapacity, TrainingJob
 
@@ -81,7 +81,7 @@ def test_formula_and_range_hold_for_a_simulation_node_by_node(case: Case) -> Non
         MissingCapacity(missing, HOUR if missing else 0),
         wave,
     )
-    result = expected(job)
+    result = expected_run(job)
     assert result
     numbers = random.Random(20)
     runs = [by_node(case, 20, job.interval, numbers) for _ in range(3000)]
@@ -136,7 +136,7 @@ def test_daly_is_at_the_minimum_of_the_exact_formula_and_young_near_it(mean: flo
     assert daly_time(young, save, restart, mean) / least - 1 < (0.005 if save < mean / 10 else 0.05)
     # Our own formula is the same with q = 0, for a job of very many intervals.
     job = TrainingJob(3000 * daly, 1, 1 - math.exp(-3600 / mean), save, restart, 0.0)
-    result = expected(job, daly)
+    result = expected_run(job, daly)
     assert result
     assert result.elapsed / job.work_seconds == pytest.approx(
         daly_time(daly, save, restart, mean), rel=1e-3

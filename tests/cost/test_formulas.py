@@ -11,7 +11,7 @@ from arc_toolkit.checkpoints.interval import (
     daly_interval,
     mean_seconds,
 )
-from arc_toolkit.cost.formulas import break_even, expected
+from arc_toolkit.cost.formulas import break_even, expected_run
 from arc_toolkit.cost.simulation import _outage, mean_of, quantile, simulate
 from arc_toolkit.cost.training_job import MissingCapacity, TrainingJob
 from arc_toolkit.errors import ArcError
@@ -84,7 +84,7 @@ def test_time_and_simulation_agree_with_numeric_integration(
     save: float, rate: float, nodes: int, noticed: float, ratio: float
 ) -> None:
     job = TrainingJob(40 * HOUR, nodes, rate, save, 60, noticed)
-    result = expected(job)
+    result = expected_run(job)
     assert result
     assert 1 + result.slower == pytest.approx(ratio, abs=1e-5)
     runs = simulate(job, 3000, seed=1)
@@ -99,7 +99,7 @@ def test_time_and_simulation_agree_with_numeric_integration(
 def test_a_notice_that_always_works_needs_no_periodic_save() -> None:
     # 1 + (R' + C) / M with R' = M (e^(60/M) - 1) = 60.21, M = 8773.1: 1.008572
     job = TrainingJob(40 * HOUR, 8, 0.05, 15, 60, noticed=1.0)
-    result = expected(job)
+    result = expected_run(job)
     assert result
     assert 1 + result.slower == pytest.approx(1.008572, abs=1e-5)
     assert result.redone == pytest.approx(0, abs=1e-6)
@@ -112,7 +112,7 @@ def test_short_jobs_have_no_save_after_their_end(
     minutes: float, restart: float, noticed: float
 ) -> None:
     job = TrainingJob(60 * minutes, 8, 0.20, 60, restart, noticed)
-    result = expected(job)
+    result = expected_run(job)
     assert result
     if (minutes, noticed) == (
         5,
@@ -126,7 +126,7 @@ def test_missing_capacity_adds_waits_and_idle_nodes() -> None:
     # Every other eviction waits 1 h on average: 0.5 h each. Idle nodes are paid for at most 10 min:
     # 0.5 x 3600 (1 - e^(-1/6)) = 276.33 s each, of 7 nodes.
     job = TrainingJob(40 * HOUR, 8, 0.05, 15, 60, 0.9, MissingCapacity(0.5, HOUR))
-    result, runs = expected(job), simulate(job, 4000, seed=2)
+    result, runs = expected_run(job), simulate(job, 4000, seed=2)
     assert result
     assert result.waits == pytest.approx(result.evictions * 1800)
     assert result.idle_nodes == pytest.approx(7 * result.evictions * 276.33, rel=1e-4)
@@ -139,7 +139,7 @@ def test_nodes_that_are_evicted_together_stop_the_job_once() -> None:
     waves = TrainingJob(40 * HOUR, 8, 0.05, 15, 60, 0.0, MissingCapacity(0.5, HOUR), together=4)
     few = TrainingJob(40 * HOUR, 2, 0.05, 15, 60, 0.0, MissingCapacity(0.5, HOUR))
     assert waves.mean == pytest.approx(35092, abs=1)
-    result, other, runs = expected(waves), expected(few), simulate(waves, 4000, seed=8)
+    result, other, runs = expected_run(waves), expected_run(few), simulate(waves, 4000, seed=8)
     assert result
     assert other
     assert (result.elapsed, result.evictions) == pytest.approx((other.elapsed, other.evictions))
@@ -153,7 +153,7 @@ def test_nodes_that_are_evicted_together_stop_the_job_once() -> None:
 def test_the_price_by_hand() -> None:
     # 40 h x 1.068023 x 8 nodes x 0.444433 = 151.89; dedicated: 40 x 8 x 3.673 = 1175.36
     job = TrainingJob(40 * HOUR, 8, 0.05, 15, 60, 0.0)
-    result = expected(job)
+    result = expected_run(job)
     assert result
     assert result.price(0.444433, 8) == pytest.approx(151.89, abs=0.01)
 
@@ -162,7 +162,7 @@ def test_break_even_is_where_the_prices_meet() -> None:
     job = TrainingJob(40 * HOUR, 8, 0.05, 60, 600, 0.0)
     rate = break_even(job, 3.0, 1.0)
     assert rate is not None
-    result = expected(job.at(rate))
+    result = expected_run(job.with_rate(rate))
     assert result
     assert result.price(1.0, 8) == pytest.approx(3.0 * 8 * 40, rel=1e-6)
     # Spot at the price of dedicated never pays; almost free it always does.
@@ -172,7 +172,7 @@ def test_break_even_is_where_the_prices_meet() -> None:
 
 def test_without_evictions_spot_takes_no_longer() -> None:
     job = TrainingJob(HOUR, 4)
-    result = expected(job)
+    result = expected_run(job)
     assert result
     assert (result.elapsed, result.evictions) == (HOUR, 0)
     assert simulate(job, 3).elapsed == (HOUR,) * 3
@@ -181,7 +181,7 @@ def test_without_evictions_spot_takes_no_longer() -> None:
 def test_evictions_in_a_restart_count() -> None:
     # M = 2016.6 s, a restart of 20 min: e^(1200/M) = 1.813 evictions for each one during work.
     job = TrainingJob(40 * HOUR, 8, 0.20, 15, 1200, 0.9)
-    result, runs = expected(job), simulate(job, 2000, seed=6)
+    result, runs = expected_run(job), simulate(job, 2000, seed=6)
     assert result
     assert mean_of([float(count) for count in runs.evictions]) == pytest.approx(
         result.evictions, rel=0.02
@@ -209,8 +209,8 @@ def test_an_outage_by_hand() -> None:
 
 def test_a_hopeless_job_is_known_as_such() -> None:
     # Saves of 1 h with an eviction every 98 s: a part of the work is never saved.
-    assert expected(TrainingJob(40 * HOUR, 8, 0.99, 3600, 10, 0.0)) is None
-    assert expected(TrainingJob(40 * HOUR, 100, 0.9, 60, 600, 0.0)) is None
+    assert expected_run(TrainingJob(40 * HOUR, 8, 0.99, 3600, 10, 0.0)) is None
+    assert expected_run(TrainingJob(40 * HOUR, 100, 0.9, 60, 600, 0.0)) is None
     with pytest.raises(ArcError, match="hardly makes progress"):
         simulate(TrainingJob(40 * HOUR, 100, 0.9, 60, 600, 0.0), 1)
 

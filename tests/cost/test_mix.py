@@ -17,7 +17,7 @@ GREEDY, UNIFORM = MixPolicy("greedy", 0.0), MixPolicy("uniform", 1.0)
 class Course:
     """Spot until 10 h, again from 25 h on."""
 
-    def evicted_at(self, start: float) -> float:
+    def eviction_after(self, start: float) -> float:
         return 10 * HOUR if start < 10 * HOUR else math.inf
 
     def back_at(self, evicted: float) -> float:

@@ -8,8 +8,7 @@ from datetime import date
 
 import pytest
 
-from arc_toolkit.cost.eviction_rates import NodeLife, measured_rate, parse_rate, percent
-from arc_toolkit.cost.node_lives import node_lives
+from arc_toolkit.cost.eviction_rates import NodeLife, measured_rate, node_lives, parse_rate, percent
 from arc_toolkit.cost.prices import (
     Tier,
     VmPrice,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from arc_toolkit.cost.node_lives import node_lives
+from arc_toolkit.cost.eviction_rates import node_lives
 from arc_toolkit.diagnosis import history
 from arc_toolkit.diagnosis.model import ClusterFacts
 from arc_toolkit.kube.taints import SPOT_KEY

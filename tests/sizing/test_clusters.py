@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from arc_toolkit.sizing.fits import check
-from arc_toolkit.sizing.instance_types import Choices, generate
+from arc_toolkit.sizing.instance_types import GenerateOptions, generate
 from arc_toolkit.sizing.node_selection import DaemonSets, select_nodes
 from arc_toolkit.sizing.schedulable import Assumptions
 from arc_toolkit.sizing.shares import Share
@@ -111,7 +111,7 @@ def test_validate_and_the_live_check_give_the_expected_answer(
     pods = cluster.get("pods")
     daemonsets = DaemonSets(()) if pods is not None else DaemonSets()
     selection = select_nodes(
-        cluster["nodes"], pods, Assumptions(), daemonsets, source="nodes", where="saved"
+        cluster["nodes"], pods, Assumptions(), daemonsets, source="nodes", place="saved"
     )
     options = saved(cluster, tmp_path)
     for index, expected in enumerate(cluster["validate"]):
@@ -136,13 +136,16 @@ def test_what_is_generated_has_not_drifted_on_the_same_nodes(name: str, by_pool:
         Assumptions(),
         daemonsets,
         source="nodes",
-        where="saved",
+        place="saved",
         by_pool=by_pool,
     )
     if selection.groups:
         shares = [Share(1), Share(2), Share(7)]
         types, _, _ = generate(
-            selection.groups, shares, Assumptions(), Choices(nodes=selection.nodes, anywhere=True)
+            selection.groups,
+            shares,
+            Assumptions(),
+            GenerateOptions(nodes=selection.nodes, anywhere=True),
         )
         fits = check({entry.name: entry.manifest() for entry in types}, selection.candidates)
         assert {fit.name: fit.reason for fit in fits if fit.state != "fits"} == {}

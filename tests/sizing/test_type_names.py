@@ -8,7 +8,7 @@ import pytest
 
 from arc_toolkit.errors import ArcError
 from arc_toolkit.kube.instance_type_spec import PREFIX
-from arc_toolkit.sizing.instance_types import Choices, generate
+from arc_toolkit.sizing.instance_types import GenerateOptions, generate
 from arc_toolkit.sizing.node_selection import DaemonSets, Selection, select_nodes
 from arc_toolkit.sizing.schedulable import Assumptions
 from arc_toolkit.sizing.shares import Share, Size
@@ -28,7 +28,7 @@ def cluster(*nodes: Object, by_pool: bool = False) -> Selection:
         Assumptions(),
         DaemonSets(()),
         source="cluster",
-        where="test",
+        place="test",
         by_pool=by_pool,
         tolerations=[],
     )
@@ -41,7 +41,7 @@ def types(
     template: str = DEFAULT_TEMPLATE,
 ) -> tuple[dict[str, Object], list[str]]:
     """What a run makes on a cluster that has the types `present`: manifests by name, and the notes."""
-    choices = Choices(template, present=present)
+    choices = GenerateOptions(template, present=present)
     made, _, notes = generate(selection.groups, requests or [Share(1)], Assumptions(), choices)
     return {entry.name: entry.manifest() for entry in made}, notes
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from arc_toolkit.sizing.validation_rules import PREFIX, RULES
+from arc_toolkit.sizing.validation import PREFIX, RULES
 from tests.sizing.builders import as_list, node
 from tests.support import Result
 
