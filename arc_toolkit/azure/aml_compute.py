@@ -17,7 +17,8 @@ from arc_toolkit.sizing import vm_sizes
 
 SCHEMA = "https://azuremlschemas.azureedge.net/latest/amlCompute.schema.json"
 LOW_PRIORITY, DEDICATED = "low_priority", "dedicated"
-# https://learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules: "3-32 for AML compute"
+# "3-32 for AML compute":
+# https://learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules
 _NAME = re.compile(r"[A-Za-z0-9-]{3,32}", re.ASCII)
 
 
@@ -34,7 +35,8 @@ class AmlComputeCluster:
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
             raise ArcError(
-                f"{self.name!r} cannot be the name of a compute: use 3 to 32 letters, digits and hyphens"
+                f"{self.name!r} cannot be the name of a compute: "
+                "use 3 to 32 letters, digits and hyphens"
             )
         if self.maximum < 1:
             raise ArcError(f"--max {self.maximum}: a cluster needs at least 1 node to run a job")

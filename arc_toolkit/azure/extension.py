@@ -1,4 +1,4 @@
-"""The AzureML extension as data: wanted settings, the plan against what is there, request bodies, health.
+"""The AzureML extension as data: settings, the plan against the cluster, requests, health.
 
 Pure. Facts: https://learn.microsoft.com/azure/machine-learning/how-to-deploy-kubernetes-extension
 and, for what a request must carry beside them, `az k8s-extension` (azure-cli-extensions,
@@ -70,7 +70,7 @@ def toleration_settings(toleration: Toleration, index: int) -> dict[str, str]:
 
 
 def node_selector_setting(text: str) -> tuple[str, str]:
-    """The setting for `KEY=VALUE`. Settings are Helm paths, so a dot inside a label's key is escaped."""
+    """The setting for `KEY=VALUE`. Settings are Helm paths: dots in a label's key are escaped."""
     key, equals, value = text.partition("=")
     if not key or not equals or not value:
         raise ArcError(f"{text!r} is not a label: write KEY=VALUE, such as agentpool=system")
@@ -108,9 +108,11 @@ def is_on(settings: Mapping[str, str], key: str, default: bool = False) -> bool:
     return default if value is None else str(value).strip().lower() == "true"
 
 
-def add_tolerations(there: Mapping[str, str], tolerations: Iterable[Toleration]) -> dict[str, str]:
+def add_tolerations(
+    present_settings: Mapping[str, str], tolerations: Iterable[Toleration]
+) -> dict[str, str]:
     """Settings for the tolerations that are not there yet, after the ones that are."""
-    present = tolerations_of(there)
+    present = tolerations_of(present_settings)
     index = max(present, default=-1) + 1
     settings: dict[str, str] = {}
     for item in dict.fromkeys(tolerations):
@@ -120,12 +122,14 @@ def add_tolerations(there: Mapping[str, str], tolerations: Iterable[Toleration])
     return settings
 
 
-def changes(there: Mapping[str, str], settings: Mapping[str, str]) -> list[SettingChange]:
+def changes(
+    present_settings: Mapping[str, str], settings: Mapping[str, str]
+) -> list[SettingChange]:
     """What differs; a switch that is merely written in another case does not."""
     return [
-        SettingChange(key, there.get(key), value)
+        SettingChange(key, present_settings.get(key), value)
         for key, value in settings.items()
-        if key not in there or _switch(there[key]) != _switch(value)
+        if key not in present_settings or _switch(present_settings[key]) != _switch(value)
     ]
 
 
@@ -133,23 +137,26 @@ def check_settings(settings: Mapping[str, str]) -> None:
     """Refuse what the extension would refuse after minutes of waiting."""
     if not is_on(settings, TRAINING) and not is_on(settings, INFERENCE):
         raise ArcError(
-            "the extension needs training or inference: leave training on, or --set enableInference=True"
+            "the extension needs training or inference: "
+            "leave training on, or --set enableInference=True"
         )
     if is_on(settings, INFERENCE):
         if "inferenceRouterServiceType" not in settings:
             raise ArcError(
-                "enableInference=True also needs --set inferenceRouterServiceType=LoadBalancer (or ClusterIP)"
+                "enableInference=True also needs "
+                "--set inferenceRouterServiceType=LoadBalancer (or ClusterIP)"
             )
         secure = "sslSecret" in settings and "sslCname" in settings
         if not secure and not is_on(settings, "allowInsecureConnections"):
             raise ArcError(
-                "enableInference=True also needs --set sslSecret=... and sslCname=..., or, for tests only, "
+                "enableInference=True also needs --set sslSecret=... and sslCname=..., "
+                "or, for tests only, "
                 "--set allowInsecureConnections=True"
             )
 
 
-def derived_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """What `az k8s-extension` derives from the settings for inference: the names that the chart reads."""
+def inference_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """What `az k8s-extension` derives from the settings for inference, as the chart reads it."""
     derived = {}
     if settings.get("inferenceRouterServiceType", "").lower() == "nodeport":
         derived["scoringFe.serviceType.nodePort"] = "true"
@@ -164,21 +171,22 @@ def chosen_settings(
     switches: Mapping[str, bool | None],
     *,
     node_selector: Iterable[str] = (),
-    others: Iterable[str] = (),
+    more: Iterable[str] = (),
 ) -> dict[str, str]:
     """What the options say, without tolerations: their indices depend on the ones that are there.
 
-    `node_selector` and `others` are `KEY=VALUE`; None leaves a switch as it is.
+    `node_selector` and `more` are `KEY=VALUE`; None leaves a switch as it is.
     """
     settings = {key: str(value) for key, value in switches.items() if value is not None}
     pairs = [node_selector_setting(text) for text in node_selector]
-    for text in others:
+    for text in more:
         key, equals, value = text.partition("=")
         if not key or not equals:
             raise ArcError(f"--set {text!r}: write KEY=VALUE")
         if key in ("sslCertPemFile", "sslKeyPemFile"):
             raise ArcError(
-                f"--set {key}: that is a protected setting; put certificate and key into a secret: sslSecret"
+                f"--set {key}: that is a protected setting; "
+                "put certificate and key into a secret: sslSecret"
             )
         pairs.append((key, value))
     for key, value in pairs:
@@ -221,12 +229,13 @@ def plan_install(
         name = str(installed.get("name"))
         if (installed.get("properties") or {}).get("provisioningState") != "Failed":
             raise ArcError(
-                f"the AzureML extension is installed already, as {name!r}: use `arc-toolkit cluster extension update`"
+                f"the AzureML extension is installed already, as {name!r}: "
+                "use `arc-toolkit cluster extension update`"
             )
         notes.append(f"the extension {name!r} is there, but Failed: installing it again")
     switches = {TRAINING: "True", INFERENCE: "False", VOLCANO: "True"}
     settings = cluster_settings(cluster, resource) | switches | options.settings
-    settings |= derived_settings(settings) | add_tolerations({}, options.tolerations)
+    settings |= inference_settings(settings) | add_tolerations({}, options.tolerations)
     check_settings(settings)
     return ExtensionPlan(
         name,
@@ -243,13 +252,14 @@ def plan_update(
     """None if there is nothing to change."""
     if installed is None:
         raise ArcError(
-            f"the AzureML extension is not installed on {cluster.name}: run `arc-toolkit cluster extension install`"
+            f"the AzureML extension is not installed on {cluster.name}: "
+            "run `arc-toolkit cluster extension install`"
         )
-    there, properties = settings_of(installed), installed["properties"]
-    settings = options.settings | derived_settings(options.settings)
-    settings |= add_tolerations(there, options.tolerations)
-    check_settings({**there, **settings})
-    changed = changes(there, settings)
+    present_settings, properties = settings_of(installed), installed["properties"]
+    settings = options.settings | inference_settings(options.settings)
+    settings |= add_tolerations(present_settings, options.tolerations)
+    check_settings({**present_settings, **settings})
+    changed = changes(present_settings, settings)
     train, version = options.release_train, options.version
     if train is not None and train.lower() == str(properties.get("releaseTrain", "")).lower():
         train = None
@@ -276,7 +286,7 @@ def arc_refusal(cluster: Cluster, name: str, chosen: Mapping[str, str]) -> ArcEr
 
 
 def cluster_settings(cluster: Cluster, resource: Mapping[str, Any]) -> dict[str, str]:
-    """What `az k8s-extension create` adds by itself for an AKS cluster; `resource` is the cluster's own JSON."""
+    """What `az k8s-extension create` adds for an AKS cluster; `resource`: the cluster's JSON."""
     location = str(resource.get("location", "")).lower()
     if not location:
         raise ArcError(

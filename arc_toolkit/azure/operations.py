@@ -1,4 +1,4 @@
-"""Reading and changing the extension through azure-mgmt-kubernetesconfiguration.
+"""Reading and changing the extension and node pools through the management SDKs.
 
 A dry run is the same call with a client that raises WouldSend at its first write, so it shows what
 would be sent.
@@ -13,7 +13,7 @@ from typing import Any
 
 from arc_toolkit.azure import extension
 from arc_toolkit.azure.scope import Cluster
-from arc_toolkit.azure.session import Session, error_text, explained
+from arc_toolkit.azure.session import Session, error_text, explain_errors
 from arc_toolkit.errors import ArcError, missing_extra
 
 PROVIDER = "Microsoft.KubernetesConfiguration"
@@ -31,7 +31,7 @@ def provider_state(session: Session, subscription: str) -> str:
 
 
 def check_provider(session: Session, cluster: Cluster) -> None:
-    """Registering is a change of the whole subscription, which the SDK would otherwise do unasked."""
+    """Registering changes the whole subscription, and the SDK would otherwise do it unasked."""
     state = provider_state(session, cluster.subscription)
     if state in ("NotRegistered", "Unregistered"):
         raise ArcError(
@@ -45,8 +45,11 @@ def cluster_resource(session: Session, cluster: Cluster) -> dict[str, Any]:
     resource = session.get(cluster.resource_id, CLUSTER_API[cluster.kind])
     if resource is None:
         raise ArcError(
-            f"no {cluster.kind[:-1]} {cluster.name!r} in resource group {cluster.resource_group!r}, subscription "
-            f"{cluster.subscription}: see `az resource list --resource-type {cluster.provider}/{cluster.kind}`"
+            f"no {cluster.kind[:-1]} {cluster.name!r} "
+            f"in resource group {cluster.resource_group!r}, "
+            "subscription "
+            f"{cluster.subscription}: "
+            f"see `az resource list --resource-type {cluster.provider}/{cluster.kind}`"
         )
     return resource
 
@@ -54,7 +57,7 @@ def cluster_resource(session: Session, cluster: Cluster) -> dict[str, Any]:
 def find(session: Session, cluster: Cluster) -> Mapping[str, Any] | None:
     """The AzureML extension of the cluster as in the REST API, or None."""
     with (
-        explained(f"reading the extensions of {cluster.name}"),
+        explain_errors(f"reading the extensions of {cluster.name}"),
         _client(session, cluster, read_only=True) as client,
     ):
         extensions = client.extensions.list(
@@ -75,16 +78,16 @@ def change(
 ) -> Mapping[str, Any]:
     """PUT (install) or PATCH (update), and wait."""
     doing = f"{'installing' if installing else 'updating'} the extension {name!r} on {cluster.name}"
-    where = (cluster.resource_group, cluster.provider, cluster.kind, cluster.name, name)
-    with explained(doing), _client(session, cluster, read_only=dry_run) as client:
+    target = (cluster.resource_group, cluster.provider, cluster.kind, cluster.name, name)
+    with explain_errors(doing), _client(session, cluster, read_only=dry_run) as client:
         from azure.core.exceptions import HttpResponseError
 
         call = client.extensions.begin_create if installing else client.extensions.begin_update
-        poller = call(*where, json.dumps(body).encode())
+        poller = call(*target, json.dumps(body).encode())
         try:
             changed: Mapping[str, Any] = wait(poller, doing, progress).serialize(keep_readonly=True)
         except HttpResponseError as error:
-            raise _failed(session, cluster, doing, error) from error
+            raise _failure(session, cluster, doing, error) from error
     verdict = extension.health(changed)
     if not verdict.ok:
         raise ArcError(f"{doing}: {verdict.reason}; {extension.advice(verdict.reason)}")
@@ -100,15 +103,15 @@ def wait(poller: Any, doing: str, progress: Progress) -> Any:
     return poller.result()
 
 
-def _failed(session: Session, cluster: Cluster, doing: str, error: Any) -> ArcError:
+def _failure(session: Session, cluster: Cluster, doing: str, error: Any) -> ArcError:
     """What the operation says, what the extension itself says, and what to do."""
     reasons = [error_text(error)]
     try:
-        there = find(session, cluster)
+        installed = find(session, cluster)
     except ArcError:
-        there = None
-    if there is not None:
-        reasons += [text for text in extension.failure_reasons(there) if text not in reasons[0]]
+        installed = None
+    if installed is not None:
+        reasons += [text for text in extension.failure_reasons(installed) if text not in reasons[0]]
     text = "; ".join(reasons)
     return ArcError(f"{doing} failed: {text}; {extension.advice(text)}")
 
@@ -125,3 +128,36 @@ def _client(session: Session, cluster: Cluster, *, read_only: bool) -> Any:
         credential_scopes=[f"{session.cloud.management_url}/.default"],
         **session.client_options(read_only=read_only),
     )
+
+
+def add_pool(
+    session: Session,
+    cluster: Cluster,
+    name: str,
+    body: Mapping[str, Any],
+    progress: Progress,
+    *,
+    dry_run: bool,
+) -> Mapping[str, Any]:
+    """PUT and wait; gives the pool as Azure then shows it."""
+    try:
+        from azure.mgmt.containerservice import ContainerServiceClient
+    except ImportError:
+        raise missing_extra("azure", "adding a node pool") from None
+    doing = f"adding the node pool {name!r} to {cluster.name}"
+    client = ContainerServiceClient(
+        session.credential,
+        cluster.subscription,
+        base_url=session.cloud.management_url,
+        credential_scopes=[f"{session.cloud.management_url}/.default"],
+        **session.client_options(read_only=dry_run),
+    )
+    with explain_errors(doing), client:
+        poller = client.agent_pools.begin_create_or_update(
+            cluster.resource_group, cluster.name, name, json.dumps(body).encode()
+        )
+        pool: Mapping[str, Any] = wait(poller, doing, progress).as_dict()
+    state = (pool.get("properties") or {}).get("provisioningState")
+    if state != "Succeeded":
+        raise ArcError(f"{doing}: Azure says {state}; see `az aks nodepool show`")
+    return pool

@@ -24,11 +24,18 @@ from arc_toolkit.azure.preflight_facts import (
 from arc_toolkit.azure.scope import DEFAULT_CLUSTER_TYPE, Cluster
 from arc_toolkit.azure.workspace_computes import attached
 from arc_toolkit.errors import ArcError
-from arc_toolkit.kube.default_tolerations import ANNOTATION, annotate_command, annotated_tolerations
 from arc_toolkit.kube.instance_type_spec import InstanceTypeSpec, SpecRule, problems
 from arc_toolkit.kube.labels import labels_text, matches, some_names
 from arc_toolkit.kube.nodes import Node, UnusableNode, WhyUnusable
-from arc_toolkit.kube.taints import AZUREML_TOLERATIONS, SPOT_TAINT, Toleration, untolerated
+from arc_toolkit.kube.taints import (
+    ANNOTATION,
+    AZUREML_TOLERATIONS,
+    SPOT_TAINT,
+    Toleration,
+    annotate_command,
+    annotated_tolerations,
+    untolerated,
+)
 from arc_toolkit.output.json_document import document
 from arc_toolkit.sizing import vm_sizes
 from arc_toolkit.sizing.fits import fit_of
@@ -38,8 +45,8 @@ from arc_toolkit.text import printable
 VOLCANO_CRD = "podgroups.scheduling.volcano.sh"
 ACCELERATOR_LABEL = "kubernetes.azure.com/accelerator"
 MODE_LABEL = "kubernetes.azure.com/mode"
-# Nodes for the extension's own pods: https://learn.microsoft.com/azure/machine-learning/reference-kubernetes
-OF_EXTENSION = Toleration("ml.azure.com/amlarc-system", "true")
+# The extension's own nodes: https://learn.microsoft.com/azure/machine-learning/reference-kubernetes
+EXTENSION_TOLERATION = Toleration("ml.azure.com/amlarc-system", "true")
 
 CheckState = Literal["ok", "not ok", "cannot tell"]
 
@@ -137,18 +144,21 @@ def _settings(facts: Facts) -> CheckResult:
     if item is None:
         raise CannotTell("the extension is not installed")
     settings = extension.settings_of(item)
-    wrong: list[tuple[str, str]] = []  # what, and the option that changes it
+    problems: list[tuple[str, str]] = []  # what, and the option that changes it
     unknown = ""
     if not extension.is_on(settings, extension.TRAINING):
-        wrong.append((f"{extension.TRAINING} is not True, so no job can run", "--training"))
+        problems.append((f"{extension.TRAINING} is not True, so no job can run", "--training"))
     if not extension.is_on(settings, extension.VOLCANO, default=True):
         if isinstance(facts.crds, UnknownFact):
             unknown = (
                 f"{extension.VOLCANO} is False, and whether Volcano is there: {facts.crds.reason}"
             )
         elif VOLCANO_CRD not in facts.crds:
-            text = f"{extension.VOLCANO} is False and the cluster has no Volcano, so no job can be scheduled"
-            wrong.append((text, "--volcano"))
+            text = (
+                f"{extension.VOLCANO} is False and the cluster has no Volcano, "
+                "so no job can be scheduled"
+            )
+            problems.append((text, "--volcano"))
     selector = extension.node_selector_of(settings)
     nodes = [] if isinstance(facts.nodes, UnknownFact) else facts.nodes
     if (
@@ -157,23 +167,23 @@ def _settings(facts: Facts) -> CheckResult:
         and not any(node.ready and matches(selector, node.labels) for node in nodes)
     ):
         text = f"no Ready node has the labels of its nodeSelector ({labels_text(selector)})"
-        wrong.append((text, _move(facts) or "--node-selector KEY=VALUE"))
+        problems.append((text, _move(facts) or "--node-selector KEY=VALUE"))
     zero = facts.pools_from_zero
     if zero and not extension.is_on(settings, extension.SKIP_VALIDATION):
         text = (
             f"pool {', '.join(zero)} scales from zero and {extension.SKIP_VALIDATION} is not true, "
         )
-        wrong.append(
+        problems.append(
             (text + "so a job for it fails at once (Code 9)", "--skip-resource-validation")
         )
-    if wrong:
-        texts, options = zip(*wrong, strict=True)
+    if problems:
+        texts, options = zip(*problems, strict=True)
         return not_ok("; ".join(texts), extension_command(f"update {' '.join(options)}"))
     if unknown:
         raise CannotTell(unknown)
     keys = (extension.TRAINING, extension.VOLCANO, extension.SKIP_VALIDATION)
-    shown = [f"{key}={settings[key]}" for key in keys if key in settings]
-    return ok(", ".join(shown + [f"nodeSelector {labels_text(selector)}"] * bool(selector)))
+    listed = [f"{key}={settings[key]}" for key in keys if key in settings]
+    return ok(", ".join(listed + [f"nodeSelector {labels_text(selector)}"] * bool(selector)))
 
 
 def _crds(facts: Facts) -> CheckResult:
@@ -196,18 +206,20 @@ def _compute(facts: Facts) -> CheckResult:
     rows = known(facts.computes)
     if facts.cluster is None:
         raise CannotTell("the cluster's name in Azure is not known")
-    mine = attached(list(rows), facts.cluster)
+    attached_rows = attached(list(rows), facts.cluster)
 
     def command(name: str) -> FixCommand:
         text = f"arc-toolkit cluster attach {name} --workspace {facts.workspace or 'WORKSPACE'}"
         return FixCommand(text, TargetOptions.CLUSTER_AND_WORKSPACE)
 
-    if not mine:
+    if not attached_rows:
         return not_ok(
             f"no compute of the workspace {facts.workspace} is this cluster", command("NAME")
         )
     bad = [
-        row for row in mine if (row.get("properties") or {}).get("provisioningState") != "Succeeded"
+        row
+        for row in attached_rows
+        if (row.get("properties") or {}).get("provisioningState") != "Succeeded"
     ]
     if bad:
         properties = bad[0].get("properties") or {}
@@ -215,9 +227,12 @@ def _compute(facts: Facts) -> CheckResult:
         texts = [f"compute {bad[0].get('name')} is {properties.get('provisioningState')}"]
         texts += [str(error["message"]) for error in errors if error.get("message")]
         return not_ok("; ".join(texts), command(str(bad[0].get("name"))))
-    own = [(row.get("name"), row["properties"].get("properties") or {}) for row in mine]
+    attached_names = [
+        (row.get("name"), row["properties"].get("properties") or {}) for row in attached_rows
+    ]
     names = [
-        f"{name} (namespace {properties.get('namespace') or 'default'})" for name, properties in own
+        f"{name} (namespace {properties.get('namespace') or 'default'})"
+        for name, properties in attached_names
     ]
     return ok(f"attached as {', '.join(names)}")
 
@@ -239,10 +254,10 @@ def _nodes(facts: Facts) -> CheckResult:
 def _more_nodes(facts: Facts, unusable: list[UnusableNode]) -> FixCommand:
     """What gives jobs a node: the pools that are there first, and a new one only if they cannot."""
     for row in unusable:
-        if row.why is WhyUnusable.CORDONED:
+        if row.reason is WhyUnusable.CORDONED:
             return FixCommand(f"kubectl uncordon {row.node.name}", TargetOptions.KUBECONFIG)
-    where = facts.cluster or Cluster("", "GROUP", "CLUSTER")
-    pool = f"--cluster-name {where.name} --resource-group {where.resource_group} --name"
+    cluster = facts.cluster or Cluster("", "GROUP", "CLUSTER")
+    pool = f"--cluster-name {cluster.name} --resource-group {cluster.resource_group} --name"
     for profile in facts.pools:
         stopped = profile.get("count") == 0 and not profile.get("enableAutoScaling")
         if stopped and profile.get("osType", "Linux") == "Linux":
@@ -268,12 +283,13 @@ def _gpu(facts: Facts) -> CheckResult:
         return ok(f"{len(cards)} GPU nodes show {sum(node.gpus for node, _ in cards)} GPUs")
     names = some_names([name for name, _ in blind])
     text = f"{len(blind)} of {len(cards)} GPU nodes show no GPU to Kubernetes ({names}): "
-    # Two device plugins on one node disturb each other, so the extension's is for clusters without any.
+    # Two device plugins disturb each other, so the extension's is for clusters without any.
     plugins = _device_plugins(facts)
-    if here := [name for name, _ in blind if name in plugins]:
-        row = plugins[here[0]]
+    if with_plugin := [name for name, _ in blind if name in plugins]:
+        row = plugins[with_plugin[0]]
         command = FixCommand(
-            f"kubectl get pods --namespace {row.namespace} --output wide --field-selector spec.nodeName={here[0]}",
+            f"kubectl get pods --namespace {row.namespace} --output wide "
+            f"--field-selector spec.nodeName={with_plugin[0]}",
             TargetOptions.KUBECONFIG,
         )
         return not_ok(f"{text}the device plugin {row.name} runs there, so look at its pod", command)
@@ -281,7 +297,10 @@ def _gpu(facts: Facts) -> CheckResult:
         command = FixCommand(
             "kubectl get daemonsets --all-namespaces --output wide", TargetOptions.KUBECONFIG
         )
-        text += "the device plugin of the other nodes does not run there, so look at its node selector and tolerations"
+        text += (
+            "the device plugin of the other nodes does not run there, "
+            "so look at its node selector and tolerations"
+        )
         return not_ok(text, command)
     # The extension can bring NVIDIA's plugin; it has no setting for AMD's.
     nvidia = any(card == "nvidia.com/gpu" for _, card in blind)
@@ -293,7 +312,7 @@ def _gpu(facts: Facts) -> CheckResult:
 
 
 def _device_plugins(facts: Facts) -> dict[str, Occupant]:
-    """The pod of a device plugin on each node that has one: NVIDIA's, AMD's and the GPU operator's are called so."""
+    """The device plugin's pod on each node that has one, recognized by its name."""
     if isinstance(facts.occupants, UnknownFact):
         return {}
     return {
@@ -389,7 +408,9 @@ def _move(facts: Facts, avoid: Collection[str] = ()) -> str | None:
         if node.ready and node.os == "linux" and node.pool not in avoid
     ]
     nodes = [
-        node for node in nodes if not untolerated(node.taints, (*AZUREML_TOLERATIONS, OF_EXTENSION))
+        node
+        for node in nodes
+        if not untolerated(node.taints, (*AZUREML_TOLERATIONS, EXTENSION_TOLERATION))
     ]
     for node in sorted(nodes, key=lambda node: node.labels.get(MODE_LABEL) != "system"):
         labels = dict([node.pool_label] if node.pool_label else ())
@@ -400,7 +421,7 @@ def _move(facts: Facts, avoid: Collection[str] = ()) -> str | None:
 
 
 def _spot_nodes(facts: Facts) -> CheckResult:
-    """An InstanceType has no tolerations: job pods get them by their namespace, or by a setting of the extension."""
+    """An InstanceType has no tolerations: job pods get them by namespace, or by a setting."""
     if isinstance(facts.nodes, UnknownFact) and isinstance(facts.resource, UnknownFact):
         raise CannotTell(facts.nodes.reason)
     if not facts.has_spot:
@@ -421,7 +442,10 @@ def _spot_nodes(facts: Facts) -> CheckResult:
                 f"namespace {name}: {error}, so that no pod can be created there", overwrite
             )
         if untolerated([SPOT_TAINT], tolerations):
-            text = "job pods do not tolerate the taint of spot nodes, and an instance type cannot say so"
+            text = (
+                "job pods do not tolerate the taint of spot nodes, "
+                "and an instance type cannot say so"
+            )
             if ANNOTATION in annotations.get(name, {}):
                 text += f"; namespace {name} has other default tolerations: add it to these"
                 command = FixCommand(f"{command.text} --overwrite", command.options)
@@ -430,7 +454,7 @@ def _spot_nodes(facts: Facts) -> CheckResult:
 
 
 def _from_zero(facts: Facts) -> CheckResult:
-    """Volcano makes no pod for a job that the nodes which are there cannot take, so no autoscaler sees one."""
+    """Volcano makes no pod for a job beyond the existing nodes, so no autoscaler sees one."""
     known(facts.resource)
     zero = facts.pools_from_zero
     if not zero:
@@ -445,7 +469,8 @@ def _from_zero(facts: Facts) -> CheckResult:
             f"{pool}, and the extension does not install Volcano: how is yours configured?"
         )
     if not name:
-        text = f"{pool}, but Volcano's {' and '.join(scheduler_config.HOLDING)} make no pod for a job beyond the "
+        holding = " and ".join(scheduler_config.HOLDING)
+        text = f"{pool}, but Volcano's {holding} make no pod for a job beyond the "
         text += (
             "nodes that are there: apply the output of `arc-toolkit cluster scheduler-config`, then"
         )
@@ -476,10 +501,13 @@ def different_cluster(server: str, resource: Mapping[str, Any]) -> str | None:
     """A sentence where the kubeconfig and the Azure names clearly mean two AKS clusters."""
     host = server.split("//")[-1].split("/")[0].rsplit(":", 1)[0].lower()
     properties = resource.get("properties") or {}
-    own = [str(properties[key]).lower() for key in ("fqdn", "privateFQDN") if properties.get(key)]
-    if not own or host in own or not host.endswith(".azmk8s.io"):
+    hosts = [str(properties[key]).lower() for key in ("fqdn", "privateFQDN") if properties.get(key)]
+    if not hosts or host in hosts or not host.endswith(".azmk8s.io"):
         return None
-    return f"the kubeconfig points to {host}, but the cluster {resource.get('name')} in Azure is {own[0]}"
+    return (
+        f"the kubeconfig points to {host}, "
+        f"but the cluster {resource.get('name')} in Azure is {hosts[0]}"
+    )
 
 
 def _card(node: Node) -> str | None:

@@ -13,9 +13,8 @@ from arc_toolkit.azure.session import AzureUnavailable, Session
 from arc_toolkit.azure.workspace_computes import attached, list_computes
 from arc_toolkit.cluster.failures import NotFound, Unreachable
 from arc_toolkit.errors import ArcError
-from arc_toolkit.kube.default_tolerations import annotated_tolerations
 from arc_toolkit.kube.nodes import Node, UnusableNode, parse_nodes
-from arc_toolkit.kube.taints import SPOT_KEY, Toleration
+from arc_toolkit.kube.taints import SPOT_KEY, Toleration, annotated_tolerations
 from arc_toolkit.sizing.fits import Candidate
 from arc_toolkit.sizing.node_selection import DaemonSets, size_nodes
 from arc_toolkit.sizing.occupants import Occupant, by_node
@@ -67,7 +66,7 @@ class Facts:
     instance_types: Sequence[Mapping[str, Any]] | UnknownFact
     # Annotations by name; read only if there are spot nodes.
     namespaces: Mapping[str, Mapping[str, str]] | UnknownFact
-    # The ConfigMap that the extension's settings name; None if they name none, or it does not exist.
+    # The ConfigMap that the extension's settings name; None without one.
     scheduler_config: Mapping[str, Any] | UnknownFact | None
     cluster: Cluster | None = None
     workspace: str | None = None
@@ -81,7 +80,7 @@ class Facts:
 
     @property
     def tolerations(self) -> list[Toleration]:
-        """What job pods tolerate besides AzureML's own taints, by a setting or in every namespace of a compute."""
+        """What job pods tolerate besides AzureML's taints, by a setting or in every namespace."""
         names, namespaces = self.compute_namespaces, self.namespaces
         rows = []
         if not isinstance(names, UnknownFact) and not isinstance(namespaces, UnknownFact):
@@ -96,16 +95,16 @@ class Facts:
 
     def usable(self) -> tuple[list[Node], list[UnusableNode]]:
         """The nodes that jobs can use, and the others."""
-        rows = self._sized({})
+        rows = self._size_nodes({})
         return [row.node for row in rows if row.takes_jobs], [
             row.unusable for row in rows if row.unusable
         ]
 
     def candidates(self) -> list[Candidate]:
         """All nodes with what each can give."""
-        return self._sized(known(self.occupants))
+        return self._size_nodes(known(self.occupants))
 
-    def _sized(self, occupants: Mapping[str, list[Occupant]]) -> list[Candidate]:
+    def _size_nodes(self, occupants: Mapping[str, list[Occupant]]) -> list[Candidate]:
         nodes = known(self.nodes)
         return size_nodes(
             nodes, occupants, Assumptions(), DaemonSets(()), tolerations=self.tolerations
@@ -173,7 +172,7 @@ def _is_spot(node: Node) -> bool:
 def azure_side(
     resolver: Resolver, kind: str, open_session: Callable[[], Session], progress: Progress
 ) -> dict[str, Any]:
-    """provider, resource, extension and computes; and the cluster and workspace that they are about."""
+    """provider, resource, extension and computes; and their cluster and workspace."""
     try:
         cluster = resolver.cluster(kind)
         session = open_session()
@@ -205,7 +204,7 @@ def azure_side(
 
 
 def cluster_side(client: Client, progress: Progress, azure: Mapping[str, Any]) -> dict[str, Any]:
-    """CRDs, nodes, pods and instance types; and what only matters by what `azure` says about pools and settings."""
+    """CRDs, nodes, pods and instance types; and more, if pools and settings in `azure` need it."""
     from arc_toolkit.cluster import live_types, snapshot
 
     progress("reading the cluster")
@@ -243,7 +242,7 @@ def unknown(side: Side, reason: str) -> dict[str, Any]:
 
 
 def _kinds(client: Client, group: str) -> list[str]:
-    """`plural.group` of what the API server serves of a group; nothing where it does not know the group."""
+    """`plural.group` of all that the API server serves of a group; empty for an unknown one."""
     try:
         versions = client.get(f"/apis/{group}").get("versions") or ()
     except NotFound:

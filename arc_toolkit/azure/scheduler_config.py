@@ -30,7 +30,7 @@ def config_map_text() -> str:
 
 
 def holding_problem(config_map: Mapping[str, Any] | None) -> str | None:
-    """Why this configuration keeps a pool at zero nodes; None if it does not, or only for a while."""
+    """Why this configuration keeps a pool at zero nodes; None if it does not for long."""
     if config_map is None:
         return "there is no such ConfigMap"
     text = (config_map.get("data") or {}).get(KEY)
@@ -48,7 +48,10 @@ def holding_problem(config_map: Mapping[str, Any] | None) -> str | None:
     holding = [name for name in HOLDING if name in names]
     if "enqueue" not in actions or not holding:
         return None
-    text = f"its {' and '.join(holding)} keep a job without pods until the nodes that are there have room for it"
+    text = (
+        f"its {' and '.join(holding)} keep a job without pods "
+        "until the nodes that are there have room for it"
+    )
     sla = names.get("sla")
     if sla is None:
         return text

@@ -1,4 +1,4 @@
-"""Which subscription, resource group, cluster and workspace are meant: options, environment, `az` defaults.
+"""Subscription, resource group, cluster and workspace: by options, environment or `az`.
 
 Reads the two files that `az` keeps (`config` and `azureProfile.json`); neither runs `az` nor signs
 in.
@@ -27,7 +27,7 @@ DEFAULT_CLUSTER_TYPE = "managedClusters"
 
 
 class OptionSource(NamedTuple):
-    """How a value is given: an option, environment variables in order, or a key in az's `[defaults]`."""
+    """How a value is set: by an option, environment variables in order, or az's `[defaults]`."""
 
     option: str
     help: str
@@ -65,7 +65,7 @@ SOURCES = {
     ),
 }
 
-# Letters, digits, and - _ . ( ): what Azure allows in the names of resource groups, and more than in the others.
+# Letters, digits, and - _ . ( ): allowed in names of resource groups, and more than in others.
 _NAME = re.compile(r"[-\w.()]{1,90}")
 _GUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
@@ -108,7 +108,7 @@ class Workspace(AzureResource):
 
 @dataclass(frozen=True)
 class AzDefaults:
-    """What `az` would take where nothing is said: `az account set`, `az configure --defaults`, `az cloud set`."""
+    """The defaults of `az account set`, `az configure --defaults` and `az cloud set`."""
 
     values: Mapping[str, str]
     subscription: str | None = None
@@ -117,7 +117,7 @@ class AzDefaults:
 
 
 def read_az_defaults(environment: Mapping[str, str]) -> AzDefaults:
-    """From `$AZURE_CONFIG_DIR` or `~/.azure`. Files that are missing or damaged give nothing: they are az's."""
+    """From `$AZURE_CONFIG_DIR` or `~/.azure`. Missing or damaged files are az's, and ignored."""
     folder = Path(environment.get("AZURE_CONFIG_DIR") or Path.home() / ".azure")
     parser = configparser.RawConfigParser()
     try:
@@ -158,34 +158,34 @@ class Resolver:
     def az(self) -> AzDefaults:
         return read_az_defaults(self._environment)
 
-    def find(self, what: str) -> str | None:
+    def find(self, kind: str) -> str | None:
         """The value, or None where nobody says it."""
-        option, _, variables, key, _ = SOURCES[what]
+        option, _, variables, key, _ = SOURCES[kind]
         candidates = [
-            (self._options.get(what), option),
+            (self._options.get(kind), option),
             *((self._environment.get(name), name) for name in variables),
         ]
         value, source = next((pair for pair in candidates if pair[0]), (None, "the az defaults"))
         if value is None:
             value = (
-                self.az.subscription if what == "subscription" else self.az.values.get(key or "")
+                self.az.subscription if kind == "subscription" else self.az.values.get(key or "")
             )
         if value is None:
             return None
-        self.notes.append(f"{what}: {value} (from {source})")
-        return self._checked(what, value, source)
+        self.notes.append(f"{kind}: {value} (from {source})")
+        return self._check_value(kind, value, source)
 
-    def need(self, what: str) -> str:
+    def need(self, kind: str) -> str:
         """The value, or one sentence about the ways to say it."""
-        value = self.find(what)
+        value = self.find(kind)
         if value is None:
-            option, _, variables, key, _ = SOURCES[what]
+            option, _, variables, key, _ = SOURCES[kind]
             ways = [f"pass {option}", f"set {variables[0]}"]
-            if what == "subscription":
+            if kind == "subscription":
                 ways.append("run `az account set --subscription ...`")
             elif key:
                 ways.append(f"run `az configure --defaults {key}=...`")
-            raise ArcError(f"which {what}? {', '.join(ways[:-1])} or {ways[-1]}")
+            raise ArcError(f"which {kind}? {', '.join(ways[:-1])} or {ways[-1]}")
         return value
 
     def cluster(self, kind: str = "managedClusters") -> Cluster:
@@ -199,18 +199,20 @@ class Resolver:
         group = self.find("workspace's resource group") or self.need("resource group")
         return Workspace(self.need("subscription"), group, name)
 
-    def _checked(self, what: str, value: str, source: str) -> str:
-        if what == "subscription":
+    def _check_value(self, kind: str, value: str, source: str) -> str:
+        if kind == "subscription":
             if _GUID.fullmatch(value):
                 return value
             by_name = (self.az.subscriptions_by_name or {}).get(value)
             if by_name is None:
                 raise ArcError(
-                    f"{source}: {value!r} is neither a subscription id nor a name that `az account list` knows"
+                    f"{source}: {value!r} is neither a subscription id "
+                    "nor a name that `az account list` knows"
                 )
             return by_name
         if not _NAME.fullmatch(value):
             raise ArcError(
-                f"{source}: {value!r} cannot be the name of a {what.removesuffix(chr(39) + 's resource group')}"
+                f"{source}: {value!r} cannot be the name of a "
+                f"{kind.removesuffix(chr(39) + 's resource group')}"
             )
         return value

@@ -16,7 +16,8 @@ from typing import Any
 from arc_toolkit.errors import ArcError, missing_extra
 
 NOT_SIGNED_IN = (
-    "not signed in to Azure: run `az login`, or set AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET, "
+    "not signed in to Azure: run `az login`, "
+    "or set AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET, "
     "or run where a managed identity is"
 )
 # Microsoft Entra's own reason, among all that DefaultAzureCredential tells.
@@ -32,7 +33,7 @@ class Cloud:
     authority: str
 
 
-# https://learn.microsoft.com/azure/developer/identity-platform/national-clouds, as in azure-ai-ml's own table.
+# As in azure-ai-ml: https://learn.microsoft.com/azure/developer/identity-platform/national-clouds
 CLOUDS = {
     cloud.name: cloud
     for cloud in (
@@ -56,7 +57,7 @@ class AzureUnavailable(ArcError):
 
 
 class WouldSend(Exception):
-    """The first request that would have changed something, as the SDK made it: the answer of a dry run."""
+    """The first request that would have changed something, as the SDK made it, in a dry run."""
 
     def __init__(self, method: str, path: str, body: Any) -> None:
         super().__init__(method, path)
@@ -65,14 +66,14 @@ class WouldSend(Exception):
 
 @dataclass(frozen=True)
 class Session:
-    """A credential and a cloud. `options` (proxies, polling_interval and such) go to every SDK client."""
+    """A credential and a cloud. `options` (proxies, polling_interval) go to every SDK client."""
 
     credential: Any
     cloud: Cloud = CLOUDS["AzureCloud"]
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def client_options(self, *, read_only: bool) -> dict[str, Any]:
-        """Options for an SDK client; a read-only one raises WouldSend instead of sending anything but GET.
+        """Options for an SDK client; a read-only one raises WouldSend for any method but GET.
 
         The guard is there twice: first in the pipeline, so that a dry run needs no token for its
         last request, and again behind the SDK's own policies, because one of those registers
@@ -86,14 +87,14 @@ class Session:
 
     def get(self, path: str, api_version: str) -> dict[str, Any] | None:
         """One resource as raw JSON; None where it does not exist."""
-        with explained(f"reading {path}"):
+        with explain_errors(f"reading {path}"):
             response = self._send(f"{path}?api-version={api_version}")
             return None if response.status_code == 404 else _content(response)
 
     def list(self, path: str, api_version: str) -> list[dict[str, Any]]:
         """Every item of a paged list, raw."""
         items: list[dict[str, Any]] = []
-        with explained(f"listing {path}"):
+        with explain_errors(f"listing {path}"):
             url: str | None = f"{path}?api-version={api_version}"
             while url:
                 page = _content(self._send(url))
@@ -102,8 +103,8 @@ class Session:
         return items
 
     def query(self, path: str, api_version: str, body: dict[str, Any]) -> dict[str, Any]:
-        """A question that Azure takes as POST and that changes nothing, such as to Resource Graph."""
-        with explained(f"asking {path}"):
+        """A question that Azure takes as POST, such as to Resource Graph; it changes nothing."""
+        with explain_errors(f"asking {path}"):
             return _content(self._send(f"{path}?api-version={api_version}", body))
 
     def _send(self, url: str, body: dict[str, Any] | None = None) -> Any:
@@ -134,13 +135,14 @@ def open_session(cloud_name: str | None = None) -> Session:
     cloud = CLOUDS.get(cloud_name or "AzureCloud")
     if cloud is None:
         raise ArcError(
-            f"unknown Azure cloud {cloud_name!r}: there are {', '.join(CLOUDS)} (`az cloud set --name ...`)"
+            f"unknown Azure cloud {cloud_name!r}: "
+            f"there are {', '.join(CLOUDS)} (`az cloud set --name ...`)"
         )
     return sign_in(cloud, {"retry_total": 3, "polling_interval": 10})
 
 
 def sign_in(cloud: Cloud, options: Mapping[str, Any]) -> Session:
-    """A session on any cloud. Nothing is asked of Azure yet: the token comes with the first request."""
+    """A session on any cloud. The token comes with the first request."""
     try:
         import azure.mgmt.core  # noqa: F401
         from azure.identity import DefaultAzureCredential
@@ -156,7 +158,7 @@ def sign_in(cloud: Cloud, options: Mapping[str, Any]) -> Session:
 
 
 def quiet_logs() -> None:
-    """The SDKs log what we say in one sentence; without a handler Python prints it on standard error."""
+    """The SDKs log what we report in a sentence; without a handler Python prints it on stderr."""
     import logging
 
     for name in ("azure", "msal", "msrest"):
@@ -166,7 +168,7 @@ def quiet_logs() -> None:
 
 
 @contextmanager
-def explained(doing: str) -> Iterator[None]:
+def explain_errors(doing: str) -> Iterator[None]:
     """Turn what the SDKs raise into one sentence that says what was being done and what to do."""
     try:
         from azure.core import exceptions
@@ -221,7 +223,7 @@ def message(row: Mapping[str, Any]) -> str:
 
 
 def _error_body(error: Any) -> Any:
-    """The `error` object of the response: of the request itself, or of the failed long-running operation."""
+    """The `error` object of the response: of the request, or of the long-running operation."""
     try:
         data = json.loads(error.response.text())
     except (AttributeError, ValueError, TypeError):
@@ -234,8 +236,10 @@ def _error_body(error: Any) -> Any:
 
 # HTTP status -> what to do about it.
 _ADVICE = {
-    403: "; ask for a role that allows this action at that scope (such as Contributor on the cluster)",
-    409: "; it exists, or another operation is in progress: look with `arc-toolkit cluster extension show`",
+    403: "; ask for a role that allows this action at that scope "
+    "(such as Contributor on the cluster)",
+    409: "; it exists, or another operation is in progress: "
+    "look with `arc-toolkit cluster extension show`",
     429: "; Azure asks to wait: try again in a minute",
 }
 

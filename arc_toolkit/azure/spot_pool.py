@@ -1,4 +1,4 @@
-"""A spot node pool of AKS as data: what is refused before anything is sent, and the body of the request. Pure.
+"""A spot node pool of AKS as data: early refusals, and the body of the request. Pure.
 
 Facts: https://learn.microsoft.com/azure/aks/spot-node-pool,
 https://learn.microsoft.com/azure/virtual-machines/spot-vms and, for sizes and labels,
@@ -53,12 +53,14 @@ class SpotPool:
         _check_size(self.size)
         if not 0 <= self.minimum <= self.maximum <= MAX_NODES or not self.maximum:
             raise ArcError(
-                f"--min {self.minimum} --max {self.maximum}: the autoscaler needs 0 <= min <= max <= {MAX_NODES}, "
+                f"--min {self.minimum} --max {self.maximum}: "
+                f"the autoscaler needs 0 <= min <= max <= {MAX_NODES}, "
                 "and a max of at least 1"
             )
         if not self.minimum <= self.count <= self.maximum:
             raise ArcError(
-                f"--count {self.count} is not between --min {self.minimum} and --max {self.maximum}: Azure refuses it"
+                f"--count {self.count} is not between --min {self.minimum} and "
+                f"--max {self.maximum}: Azure refuses it"
             )
 
     @property
@@ -87,12 +89,14 @@ class SpotPool:
         notes = []
         if self.eviction_policy == "Deallocate":
             notes.append(
-                "--eviction-policy Deallocate: evicted nodes keep their disks and count against the quota, "
+                "--eviction-policy Deallocate: evicted nodes keep their disks and "
+                "count against the quota, "
                 "and disturb the autoscaler; AKS's default is Delete"
             )
         if self.size.architecture != "amd64":
             notes.append(
-                f"{self.size.name} is {self.size.architecture}: images built for amd64 do not start there"
+                f"{self.size.name} is {self.size.architecture}: "
+                "images built for amd64 do not start there"
             )
         if self.max_price != ON_DEMAND_PRICE:
             notes.append(
@@ -155,11 +159,13 @@ def check_size(size: VmSize) -> None:
     """Refuse a size of which there are no spot VMs."""
     if _BURSTABLE.match(size.name):
         raise ArcError(
-            f"{size.name}: there are no spot VMs of the B-series; choose another size, such as D4s_v5"
+            f"{size.name}: there are no spot VMs of the B-series; "
+            "choose another size, such as D4s_v5"
         )
     if size.name.lower().endswith("_promo"):
         raise ArcError(
-            f"{size.name}: there are no spot VMs of promotional sizes; choose the size without _Promo"
+            f"{size.name}: there are no spot VMs of promotional sizes; "
+            "choose the size without _Promo"
         )
 
 
@@ -178,7 +184,8 @@ def check_cluster(resource: Mapping[str, Any], name: str) -> None:
     pools = properties.get("agentPoolProfiles") or ()
     if any(str(pool.get("name")) == name for pool in pools):
         raise ArcError(
-            f"{cluster} has a pool {name!r} already, and priority, eviction policy and price of a pool cannot be "
+            f"{cluster} has a pool {name!r} already, "
+            "and priority, eviction policy and price of a pool cannot be "
             "changed: choose another name"
         )
     if any(str(pool.get("type")) == "AvailabilitySet" for pool in pools):

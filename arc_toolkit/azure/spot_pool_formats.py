@@ -18,7 +18,7 @@ _POOL_TYPE = f"{_CLUSTER_TYPE}/agentPools"
 
 
 def az_command(pool: SpotPool, cluster: Cluster) -> str:
-    """`--node-count` is always there: without it Azure starts 3 nodes, and refuses if the limits are lower."""
+    """Always with `--node-count`: otherwise Azure starts 3 nodes, or refuses lower limits."""
     lines = [
         [
             "az",
@@ -65,7 +65,8 @@ def arm_template(pool: SpotPool, cluster: Cluster) -> str:
         **pool_body(pool),
     }
     template = {
-        "$schema": "https://schema.management.azure.com/schemas/2019-04-01/deploymentTemplate.json#",
+        "$schema": "https://schema.management.azure.com/schemas/2019-04-01/"
+        "deploymentTemplate.json#",
         "contentVersion": "1.0.0.0",
         "resources": [resource],
     }
@@ -75,7 +76,7 @@ def arm_template(pool: SpotPool, cluster: Cluster) -> str:
 def bicep(pool: SpotPool, cluster: Cluster) -> str:
     """For `az deployment group create --template-file`; the cluster exists already."""
     properties = pool_body(pool)["properties"]
-    # Bicep has no decimal numbers: https://learn.microsoft.com/azure/azure-resource-manager/bicep/data-types
+    # Bicep has no decimals: learn.microsoft.com/azure/azure-resource-manager/bicep/data-types
     price = price_text(pool.max_price)
     decimal = _Verbatim(f"json('{price}')" if "." in price else price)
     resource = {
@@ -84,7 +85,8 @@ def bicep(pool: SpotPool, cluster: Cluster) -> str:
         "properties": {**properties, "spotMaxPrice": decimal},
     }
     return (
-        f"resource aks '{_CLUSTER_TYPE}@{API_VERSION}' existing = {_bicep_value({'name': cluster.name})}\n\n"
+        f"resource aks '{_CLUSTER_TYPE}@{API_VERSION}' existing = "
+        f"{_bicep_value({'name': cluster.name})}\n\n"
         f"resource pool '{_POOL_TYPE}@{API_VERSION}' = {_bicep_value(resource)}"
     )
 
@@ -119,13 +121,13 @@ def terraform(pool: SpotPool, cluster: Cluster) -> str:
         [
             "# azurerm 4 or newer",
             'data "azurerm_kubernetes_cluster" "aks" {',
-            *_aligned(data, "  "),
+            *_align(data, "  "),
             "}",
             "",
             f'resource "azurerm_kubernetes_cluster_node_pool" "{pool.name}" {{',
-            *_aligned(arguments, "  "),
+            *_align(arguments, "  "),
             "  node_labels = {",
-            *_aligned({f'"{key}"': value for key, value in labels.items()}, "    "),
+            *_align({f'"{key}"': value for key, value in labels.items()}, "    "),
             "  }",
             "  lifecycle {",
             "    ignore_changes = [node_count] # the autoscaler changes it",
@@ -167,7 +169,7 @@ def _bicep_key(key: str) -> str:
     return key if key.isidentifier() else f"'{key}'"
 
 
-def _aligned(arguments: Mapping[str, Any], indent: str) -> list[str]:
+def _align(arguments: Mapping[str, Any], indent: str) -> list[str]:
     """As `terraform fmt` writes them: the equals signs below each other."""
     width = max(map(len, arguments))
     return [

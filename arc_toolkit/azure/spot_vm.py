@@ -1,4 +1,4 @@
-"""One spot VM that trains: cloud-init, a systemd unit, and the `az` commands around it, as files. Pure.
+"""One spot VM that trains: cloud-init, a systemd unit, and `az` commands, as files. Pure.
 
 Custom data runs at the first boot only, so it installs a unit that starts the training at every
 boot:
@@ -20,7 +20,7 @@ from arc_toolkit.sizing.vm_sizes import VmSize
 
 DEFAULT_IMAGE = "Ubuntu2204"
 DEFAULT_CHECKPOINTS = "/app/checkpoints"
-# The first is the default: AKS deletes an evicted node, but the disk of a single VM holds its checkpoints.
+# The first is the default, unlike in AKS: the disk of a single VM holds its checkpoints.
 POLICIES = tuple(reversed(EVICTION_POLICIES))
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,62}[A-Za-z0-9])?", re.ASCII)
@@ -93,7 +93,9 @@ class SpotVm:
         check_size(self.size)
         if self.size.architecture != "amd64" and ":" not in self.image and "/" not in self.image:
             raise ArcError(
-                f"{self.size.name} is {self.size.architecture} and the image {self.image} is amd64: choose another "
+                f"{self.size.name} is {self.size.architecture} and "
+                f"the image {self.image} is amd64: "
+                "choose another "
                 "size, or an image by publisher:offer:sku:version"
             )
 
@@ -130,15 +132,15 @@ def files(vm: SpotVm) -> dict[str, str]:
         ),
         "unit": render("spot_vm.service.j2", vm=vm),
     }
-    made = {
+    rendered = {
         "cloud-init.yaml": render("spot_vm_cloud_init.yaml.j2", **values),
         "spot-vm.sh": render("spot_vm.sh.j2", **values),
     }
     if vm.container:
-        made["Dockerfile"] = render(
+        rendered["Dockerfile"] = render(
             "spot_vm.Dockerfile.j2", words=shlex.split(vm.command) or ["python", "train.py"]
         )
-    return made
+    return rendered
 
 
 def _check(option: str, text: str, pattern: re.Pattern[str], form: str) -> None:

@@ -9,20 +9,21 @@ from typing import Any
 
 from arc_toolkit.azure.operations import Progress, wait
 from arc_toolkit.azure.scope import Cluster, Workspace
-from arc_toolkit.azure.session import CLOUDS, Session, explained, quiet_logs
+from arc_toolkit.azure.session import CLOUDS, Session, explain_errors, quiet_logs
 from arc_toolkit.errors import ArcError, missing_extra
 from arc_toolkit.kube.labels import is_namespace
 
 COMPUTES_API = "2024-10-01"
 _IDENTITY = re.compile(
-    r"/subscriptions/[^/]+/resourcegroups/[^/]+/providers/microsoft\.managedidentity/userassignedidentities/[^/]+",
+    r"/subscriptions/[^/]+/resourcegroups/[^/]+"
+    r"/providers/microsoft\.managedidentity/userassignedidentities/[^/]+",
     re.IGNORECASE,
 )
 
 
 @dataclass(frozen=True)
 class Attachment:
-    """What to attach, and how jobs on it identify themselves. No identities and not system = no identity."""
+    """What to attach, and the identities of jobs on it: none, if not system and none listed."""
 
     name: str
     cluster: Cluster
@@ -33,13 +34,15 @@ class Attachment:
     def __post_init__(self) -> None:
         if not is_namespace(self.namespace):
             raise ArcError(
-                f"--namespace {self.namespace!r}: a namespace has lower-case letters, digits and - (RFC 1123)"
+                f"--namespace {self.namespace!r}: "
+                "a namespace has lower-case letters, digits and - (RFC 1123)"
             )
         for identity in self.user_identities:
             if not _IDENTITY.fullmatch(identity):
                 raise ArcError(
                     f"--identity {identity!r}: give `system` or a whole resource id, "
-                    "/subscriptions/.../providers/Microsoft.ManagedIdentity/userAssignedIdentities/NAME"
+                    "/subscriptions/.../providers/Microsoft.ManagedIdentity/"
+                    "userAssignedIdentities/NAME"
                 )
         if self.system_identity and self.user_identities:
             raise ArcError(
@@ -70,8 +73,11 @@ def attach(
     *,
     dry_run: bool,
 ) -> Mapping[str, Any]:
-    """PUT the compute and wait; in a dry run raises WouldSend with the request as azure-ai-ml makes it."""
-    doing = f"attaching {attachment.cluster.name} to the workspace {workspace.name} as {attachment.name!r}"
+    """PUT the compute and wait; a dry run raises WouldSend with azure-ai-ml's request."""
+    doing = (
+        f"attaching {attachment.cluster.name} to the workspace {workspace.name} "
+        f"as {attachment.name!r}"
+    )
     progress("loading azure-ai-ml")
     try:
         from azure.ai.ml.entities import (
@@ -96,14 +102,14 @@ def attach(
         namespace=attachment.namespace,
         identity=identity,
     )
-    with explained(doing):
+    with explain_errors(doing):
         client = ml_client(session, workspace, session.client_options(read_only=dry_run))
-        done = wait(client.compute.begin_create_or_update(compute), doing, progress)
-        state = done.provisioning_state
+        created = wait(client.compute.begin_create_or_update(compute), doing, progress)
+        state = created.provisioning_state
         return {
-            "name": done.name,
-            "namespace": done.namespace,
-            "resourceId": done.resource_id,
+            "name": created.name,
+            "namespace": created.namespace,
+            "resourceId": created.resource_id,
             "provisioningState": getattr(state, "value", state),  # an enum in newer versions
         }
 

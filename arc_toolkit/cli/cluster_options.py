@@ -44,7 +44,7 @@ def collect(args: argparse.Namespace, client: Client, console: Console) -> Selec
 
     nodes = snapshot.nodes(client, console.progress)
     pods = snapshot.pods(client, console.progress)
-    return node_options.select(args, nodes, pods, source="cluster", where=client.where)
+    return node_options.select(args, nodes, pods, source="cluster", where=client.title)
 
 
 def look(
@@ -72,7 +72,7 @@ def look(
 def watch(client: Client, console: Console, show: Callable[[], int]) -> int:
     """Show now, and again whenever a node changes in a way that matters, until Ctrl-C."""
     from arc_toolkit.cluster.failures import Forbidden, Unreachable
-    from arc_toolkit.cluster.node_changes import node_changes
+    from arc_toolkit.cluster.snapshot import node_changes
 
     for number, _ in enumerate(node_changes(client)):
         if number:

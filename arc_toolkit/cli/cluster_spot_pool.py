@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from arc_toolkit.azure import operations
-from arc_toolkit.azure.node_pools import add_pool
+from arc_toolkit.azure.operations import add_pool
 from arc_toolkit.azure.scope import Cluster
 from arc_toolkit.azure.spot_pool import (
     check_cluster,

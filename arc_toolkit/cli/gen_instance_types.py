@@ -129,8 +129,7 @@ def spot_namespace(args: argparse.Namespace) -> str:
     if args.spot_namespace is None:
         return ""
     from arc_toolkit.edit.yaml.writer import file_text
-    from arc_toolkit.kube.default_tolerations import namespace_manifest
-    from arc_toolkit.kube.taints import SPOT_TAINT
+    from arc_toolkit.kube.taints import SPOT_TAINT, namespace_manifest
 
     if args.format != "yaml":
         raise ArcError(

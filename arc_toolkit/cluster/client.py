@@ -1,4 +1,4 @@
-"""A small client of the Kubernetes API in raw JSON: no model objects, lists in pages, watches that resume.
+"""A small client of the Kubernetes API in raw JSON: lists in pages, watches that resume.
 
 The `kubernetes` package reads the kubeconfig (exec plugins and in-cluster tokens included) and sets
 up TLS and proxies; each answer is `json.loads` of the bytes. Every failure is an `ArcError` (see
@@ -54,12 +54,12 @@ class Applied:
 
 
 class Client:
-    """One cluster, as one user. `pool` is a urllib3 pool manager, `authorize` gives the headers of a request."""
+    """One cluster, as one user. `pool`: a urllib3 pool manager; `authorize`: request headers."""
 
     def __init__(self, server: str, name: str, pool: Any, authorize: Any) -> None:
         self.server = server
         self.name = name
-        self.where = f"the cluster {name} ({server})"
+        self.title = f"the cluster {name} ({server})"
         self.hint = ""  # what is known to be wrong with the credentials, for the message of a 401
         self.announce: Callable[[str], None] | None = None  # called once, from another thread
         self._pool = pool
@@ -74,7 +74,7 @@ class Client:
     def apply(
         self, path: str, body: Object, *, force: bool = False, dry_run: bool = False
     ) -> Applied:
-        """Server-side apply as field manager `arc-toolkit`; raises Conflict where another manager owns a field."""
+        """Server-side apply as field manager `arc-toolkit`; Conflict if another owns a field."""
         params: dict[str, object] = {"fieldManager": FIELD_MANAGER, "force": str(force).lower()}
         if dry_run:
             params["dryRun"] = "All"
@@ -82,12 +82,12 @@ class Client:
         return Applied(stored, status == 201)
 
     def merge(self, path: str, patch: Object, *, dry_run: bool = False) -> Object:
-        """A JSON merge patch as `arc-toolkit`: the object as the server has it then. Null removes a field."""
+        """A JSON merge patch as `arc-toolkit`: the object afterwards. Null removes a field."""
         params = {"fieldManager": FIELD_MANAGER, **({"dryRun": "All"} if dry_run else {})}
         return self.request("PATCH", path, params, patch, "application/merge-patch+json")[1]
 
     def delete(self, path: str, *, resource_version: str, dry_run: bool) -> None:
-        """Delete, if the object still has the version that was looked at and is not gone already."""
+        """Delete, if the object still has the version that was looked at, or is gone."""
         options: Object = {"kind": "DeleteOptions", "apiVersion": "v1"}
         options["preconditions"] = {"resourceVersion": resource_version}
         if dry_run:
@@ -135,12 +135,12 @@ class Client:
                 ):
                     kind, item = event.get("type"), event.get("object") or {}
                     if kind == "ERROR":
-                        raise failures.from_response(
+                        raise failures.response_error(
                             int(item.get("code") or 500),
                             item,
                             method="WATCH",
                             path=path,
-                            where=self.where,
+                            server=self.title,
                         )
                     resource_version = (item.get("metadata") or {}).get(
                         "resourceVersion", resource_version
@@ -175,18 +175,23 @@ class Client:
 
         data = None if body is None else json.dumps(body).encode()
         content_headers = {} if data is None else {"content-type": content_type}
-        # A server-side apply and a delete with a precondition may be sent again; so all that we send may be.
+        # Server-side applies and deletes with a precondition may be repeated: all that we send.
         retries = urllib3.Retry(
-            total=3, connect=1, read=1, other=0, backoff_factor=0.3, status_forcelist=(429, 503, 504),
+            total=3,
+            connect=1,
+            read=1,
+            other=0,
+            backoff_factor=0.3,
+            status_forcelist=(429, 503, 504),
             allowed_methods=None, raise_on_status=False,
         )  # fmt: skip
-        with self._explained(), announced(self._say, self.where):
+        with self._explain_errors(), announce_wait(self._say, self.title):
             headers = {"accept-encoding": "gzip", **self._authorize(), **content_headers}
             answer = self._send(method, path, params, 60, headers, body=data, retries=retries)
         content = _parse(answer.data)
         if answer.status >= 400:
-            raise failures.from_response(
-                answer.status, content, method=method, path=path, where=self.where, hint=self.hint
+            raise failures.response_error(
+                answer.status, content, method=method, path=path, server=self.title, hint=self.hint
             )
         return answer.status, content
 
@@ -194,7 +199,7 @@ class Client:
         self, path: str, params: Mapping[str, object], read_seconds: float
     ) -> Iterator[Object]:
         """The lines of a watch as they come."""
-        with self._explained():
+        with self._explain_errors():
             answer = self._send(
                 "GET",
                 path,
@@ -207,12 +212,12 @@ class Client:
             try:
                 if answer.status >= 400:
                     content = _parse(answer.read())
-                    raise failures.from_response(
-                        answer.status, content, method="WATCH", path=path, where=self.where
+                    raise failures.response_error(
+                        answer.status, content, method="WATCH", path=path, server=self.title
                     )
-                rest = b""
+                incomplete = b""
                 for chunk in answer.stream(65536):
-                    *lines, rest = (rest + chunk).split(b"\n")
+                    *lines, incomplete = (incomplete + chunk).split(b"\n")
                     yield from (_parse(line) for line in lines if line.strip())
             finally:
                 answer.close()
@@ -239,18 +244,18 @@ class Client:
             say(text)
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _explain_errors(self) -> Iterator[None]:
         """A request that gets no answer, or not all of it, as one sentence."""
         import urllib3
 
         try:
             yield
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise failures.from_transport(error, self.where) from None
+            raise failures.transport_error(error, self.title) from None
 
 
 class Listing:
-    """The items of a collection. Iterate it once; `resource_version` then says from where to watch."""
+    """The items of a collection, once; `resource_version` then says from where to watch."""
 
     def __init__(self, client: Client, path: str, params: dict[str, object]) -> None:
         self._client, self._path, self._params = client, path, params
@@ -270,7 +275,7 @@ class Listing:
         there misses nothing.
         """
         yielded: set[str] = set()
-        again, token = False, ""
+        is_repeated, token = False, ""
         while True:
             query = {"limit": PAGE, **self._params, **({"continue": token} if token else {})}
             try:
@@ -278,13 +283,13 @@ class Listing:
             except Gone:
                 if not token:
                     raise
-                again, token = True, ""
+                is_repeated, token = True, ""
                 continue
             metadata = page.get("metadata") or {}
             self.resource_version = self.resource_version or metadata.get("resourceVersion", "")
             for item in page.get("items") or ():
                 uid = item["metadata"]["uid"]
-                if again and uid in yielded:
+                if is_repeated and uid in yielded:
                     continue
                 yielded.add(uid)
                 yield item
@@ -294,7 +299,7 @@ class Listing:
 
 
 def _parse(data: bytes) -> Object:
-    """JSON, or what a server says in plain text (`404 page not found`) as the message of a Status."""
+    """JSON, or plain text of a server (`404 page not found`) as the message of a Status."""
     try:
         content = json.loads(data)
     except ValueError:
@@ -303,11 +308,11 @@ def _parse(data: bytes) -> Object:
 
 
 @contextmanager
-def announced(say: Callable[[str], None], what: str) -> Iterator[None]:
+def announce_wait(say: Callable[[str], None], target: str) -> Iterator[None]:
     """If the answer takes long, say so: what hangs looks like what has much to do."""
     import threading
 
-    text = f"{what} has not answered for {_ANNOUNCE_SECONDS} s; still waiting"
+    text = f"{target} has not answered for {_ANNOUNCE_SECONDS} s; still waiting"
     timer = threading.Timer(_ANNOUNCE_SECONDS, say, [text])
     timer.daemon = True
     timer.start()
@@ -326,7 +331,7 @@ def connect(
     as_user: str | None = None,
     announce: Callable[[str], None] | None = None,
 ) -> Client:
-    """A client from a kubeconfig ($KUBECONFIG, ~/.kube/config) or, inside a pod without one, from its account.
+    """A client from a kubeconfig ($KUBECONFIG, ~/.kube/config) or from a pod's account.
 
     Nothing is sent yet, but an exec plugin of the kubeconfig is run. `announce` gets one sentence
     if it hangs.
@@ -338,7 +343,7 @@ def connect(
     from arc_toolkit.cluster.kubeconfig import certificate_expired, load
 
     configuration = Configuration()
-    with announced(announce or (lambda text: None), "the sign-in command of the kubeconfig"):
+    with announce_wait(announce or (lambda text: None), "the sign-in command of the kubeconfig"):
         name = load(configuration, str(kubeconfig) if kubeconfig else None, context)
 
     def authorize() -> dict[str, str]:

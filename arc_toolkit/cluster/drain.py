@@ -1,4 +1,4 @@
-"""Drain the own node before its machine is taken away, so that pods get the grace period that a lost VM does not give.
+"""Drain this node before its machine is evicted: pods get the grace period that a loss denies.
 
 Cordon first, so that nothing else lands there; then the Eviction API, which respects
 PodDisruptionBudgets. Pods of DaemonSets and static pods stay: their controllers would put them
@@ -57,7 +57,7 @@ class NodeDrain:
             self._client.merge(self._path, change)
 
     def is_cordoned(self) -> bool:
-        """Whether there is a cordon of ours, of an earlier process perhaps: the machine may have been restarted."""
+        """Whether there is a cordon of ours, perhaps of a process before a restart."""
         return CORDONED in (self._client.get(self._path)["metadata"].get("annotations") or {})
 
     def uncordon(self) -> bool:
@@ -85,8 +85,8 @@ class NodeDrain:
                 ]
                 for result in (outcome for outcome in outcomes if outcome is not None):
                     results.append(result)
-                    what = result.problem or f"evicted with {result.grace} s of grace"
-                    say(f"{result.namespace}/{result.name}: {what}")
+                    result_text = result.problem or f"evicted with {result.grace} s of grace"
+                    say(f"{result.namespace}/{result.name}: {result_text}")
                 if waiting:
                     time.sleep(_RETRY_SECONDS)
         return results
@@ -97,11 +97,11 @@ class NodeDrain:
         )
 
     def _evict(self, pod: dict[str, Any], deadline: float) -> Eviction | None:
-        """What became of it; None if a PodDisruptionBudget does not allow it yet and there is still time."""
+        """What became of it; None if a PodDisruptionBudget does not allow it yet."""
         namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
-        own = pod["spec"].get("terminationGracePeriodSeconds", _DEFAULT_GRACE)
+        wanted_grace = pod["spec"].get("terminationGracePeriodSeconds", _DEFAULT_GRACE)
         path = f"/api/v1/namespaces/{namespace}/pods/{name}/eviction"
-        grace = max(1, min(own, int(deadline - time.time()) - _SPARE_SECONDS))
+        grace = max(1, min(wanted_grace, int(deadline - time.time()) - _SPARE_SECONDS))
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",

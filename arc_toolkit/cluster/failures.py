@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 INSTANCE_TYPES = "/apis/amlarc.azureml.com/v1alpha1/instancetypes"
 
 _OF_JOBS = frozenset({"pods", "nodes", "events", "podgroups", "jobs"})
-# The ClusterRoles of docs/rbac.yaml: verb -> resources. tests/cluster/test_rbac.py compares them, and tries each verb.
+# The ClusterRoles of docs/rbac.yaml: verb -> resources. tests/cluster/test_rbac.py tries each.
 ROLES = {
     "arc-toolkit-read": {"list": frozenset({"nodes", "pods", "instancetypes", "namespaces"})},
     "arc-toolkit-watch": {"watch": frozenset({"nodes"})},
@@ -41,7 +41,7 @@ class Unreachable(ArcError):
 
 
 class ApiError(ArcError):
-    """An answer that is an error; `status` is the HTTP code and `body` the Status object (or {})."""
+    """An error as answer; `status` is the HTTP code and `body` the Status object (or {})."""
 
     def __init__(self, sentence: str, status: int, body: dict[str, Any]) -> None:
         super().__init__(sentence)
@@ -72,51 +72,55 @@ class Conflict(ApiError):
 
 
 class Gone(ApiError):
-    """The server has no changes after this resource version: it is too old (410) or, after a restore, too new.
+    """The server has no changes after this resource version: too old (410), or too new.
 
     List again.
     """
 
 
-def from_response(
-    status: int, body: dict[str, Any], *, method: str, path: str, where: str, hint: str = ""
+def response_error(
+    status: int, body: dict[str, Any], *, method: str, path: str, server: str, hint: str = ""
 ) -> ApiError:
-    """The error for an answer of 400 or more; `hint` is what is known to be wrong with the credentials."""
+    """The error for an answer of 400 or more; `hint`: a known problem of the credentials."""
     message = str(body.get("message") or "no message").strip()
     if status == 401:
         sentence = (
-            f"{where} does not accept these credentials (401): {f'{hint}; ' if hint else ''}"
+            f"{server} does not accept these credentials (401): {f'{hint}; ' if hint else ''}"
             "sign in again or refresh the kubeconfig (for AKS: `az aks get-credentials`)"
         )
         return ApiError(sentence, status, body)
     if status == 403:
-        return Forbidden(_forbidden(message, where), status, body)
+        return Forbidden(_forbidden(message, server), status, body)
     if status == 404:
-        return NotFound(_not_found(message, body, path, where), status, body)
+        return NotFound(_not_found(message, body, path, server), status, body)
     if status == 409:
-        return Conflict(f"{where}: {message}", status, body)
+        return Conflict(f"{server}: {message}", status, body)
     if status == 410 or any(
         cause.get("reason") == "ResourceVersionTooLarge" for cause in _causes(body)
     ):
-        return Gone(f"{where}: what was read has expired ({message})", status, body)
-    return ApiError(f"{where} answered {status} to {method} {path}: {message}", status, body)
+        return Gone(f"{server}: what was read has expired ({message})", status, body)
+    return ApiError(f"{server} answered {status} to {method} {path}: {message}", status, body)
 
 
-def _forbidden(message: str, where: str) -> str:
+def _forbidden(message: str, server: str) -> str:
     denied = _DENIED.search(message)
     if not denied:
-        return f"{where} forbids it: {message}"
+        return f"{server} forbids it: {message}"
     if denied["user"] == "system:anonymous":
-        return f"{where} needs a sign-in, and the user of this context has no credentials: check the kubeconfig"
+        return (
+            f"{server} needs a sign-in, and the user of this context has no credentials: "
+            "check the kubeconfig"
+        )
     verb, resource = denied["verb"], denied["resource"]
     full = f"{resource}.{denied['group']}" if denied["group"] else resource
     scope = f" in namespace {denied['namespace']}" if denied["namespace"] else ""
-    sentence = f'user "{denied["user"]}" may not {verb} {full}{scope} on {where}: '
+    sentence = f'user "{denied["user"]}" may not {verb} {full}{scope} on {server}: '
     if verb == "impersonate":
         return sentence + "--as needs the right to impersonate"
     if "in Azure" in message[denied.end() :]:
         return sentence + (
-            "this cluster asks Azure for rights, so a ClusterRole does not help: ask for an Azure role such as "
+            "this cluster asks Azure for rights, so a ClusterRole does not help: "
+            "ask for an Azure role such as "
             "Azure Kubernetes Service RBAC Cluster Admin, or one of your own"
             + (
                 " with Microsoft.ContainerService/managedClusters/*/read"
@@ -130,34 +134,35 @@ def _forbidden(message: str, where: str) -> str:
     return sentence + f"the ClusterRole {' or '.join(roles)} of docs/rbac.yaml gives that right"
 
 
-def _not_found(message: str, body: dict[str, Any], path: str, where: str) -> str:
+def _not_found(message: str, body: dict[str, Any], path: str, server: str) -> str:
     # A kind that the server does not know is answered without the name of an object.
     if path.startswith(INSTANCE_TYPES) and not (body.get("details") or {}).get("name"):
         return (
-            f"the AzureML extension is not installed, because {where} has no resource "
-            "instancetypes.amlarc.azureml.com: install it with `arc-toolkit cluster extension install`"
+            f"the AzureML extension is not installed, because {server} has no resource "
+            "instancetypes.amlarc.azureml.com: "
+            "install it with `arc-toolkit cluster extension install`"
         )
-    return f"{where} has no {path}: {message}"
+    return f"{server} has no {path}: {message}"
 
 
-def from_transport(error: Exception, where: str) -> Unreachable:
-    """The error for a request that got no answer. Takes what urllib3 raises, and finds the cause inside."""
-    # From the outside in, so that an earlier attempt (in the context of the last one) does not explain the last.
+def transport_error(error: Exception, server: str) -> Unreachable:
+    """The error for a request without an answer, by the cause inside of urllib3's error."""
+    # From the outside in: an earlier attempt must not explain the last one.
     chain = _chain(error)
-    sentences = (_sentence(cause, where) for cause in chain)
-    unexplained = f"cannot reach {where} ({chain[-1]}): check that it runs, and --context"
+    sentences = (_sentence(cause, server) for cause in chain)
+    unexplained = f"cannot reach {server} ({chain[-1]}): check that it runs, and --context"
     return Unreachable(next(filter(None, sentences), unexplained))
 
 
-def _sentence(cause: BaseException, where: str) -> str | None:
+def _sentence(cause: BaseException, server: str) -> str | None:
     """What one error of the chain says about the request; None if another one explains it."""
     import ssl
     from http.client import IncompleteRead
 
     name = type(cause).__name__
     if isinstance(cause, ssl.SSLCertVerificationError):
-        return _untrusted(cause, where)
-    # A connection that is closed in the middle of TLS is an SSLError too, though TLS is not what is wrong.
+        return _untrusted(cause, server)
+    # A connection that is closed within TLS is an SSLError too, though TLS is not wrong.
     lost = (
         ssl.SSLEOFError,
         ssl.SSLZeroReturnError,
@@ -166,31 +171,37 @@ def _sentence(cause: BaseException, where: str) -> str | None:
         IncompleteRead,
     )
     if isinstance(cause, lost) or name == "IncompleteRead":
-        return f"lost the connection to {where} before its answer was complete: check the network, a proxy or the VPN"
+        return (
+            f"lost the connection to {server} before its answer was complete: "
+            "check the network, a proxy or the VPN"
+        )
     if isinstance(cause, ssl.SSLError):
         return (
-            f"{where} does not speak TLS as expected ({cause.reason or cause}): check the address"
+            f"{server} does not speak TLS as expected ({cause.reason or cause}): check the address"
         )
     if isinstance(cause, TimeoutError) or "Timeout" in name:
-        return f"{where} does not answer (timed out): check the address, the network or the VPN"
+        return f"{server} does not answer (timed out): check the address, the network or the VPN"
     if isinstance(cause, OSError) and cause.strerror:
         problem = cause.strerror[:1].lower() + cause.strerror[1:]
-        return f"cannot reach {where} ({problem}): check that it runs, and --context"
+        return f"cannot reach {server} ({problem}): check that it runs, and --context"
     return None
 
 
-# Of OpenSSL's x509_vfy.h: X509_V_ERR_CERT_HAS_EXPIRED; X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH.
+# OpenSSL's x509_vfy.h: X509_V_ERR_CERT_HAS_EXPIRED, _HOSTNAME_MISMATCH, _IP_ADDRESS_MISMATCH.
 _EXPIRED, _OTHER_ADDRESS = 10, (62, 64)
 
 
-def _untrusted(cause: ssl.SSLCertVerificationError, where: str) -> str:
+def _untrusted(cause: ssl.SSLCertVerificationError, server: str) -> str:
     message = cause.verify_message.rstrip(".")
     if cause.verify_code == _EXPIRED:
-        return f"the certificate of {where} has expired: renew it (for AKS: `az aks rotate-certs`)"
+        return f"the certificate of {server} has expired: renew it (for AKS: `az aks rotate-certs`)"
     if cause.verify_code in _OTHER_ADDRESS:
-        return f"the certificate of {where} is for another address ({message}): check the address of the server"
+        return (
+            f"the certificate of {server} is for another address ({message}): "
+            "check the address of the server"
+        )
     return (
-        f"the certificate of {where} is not trusted ({message}): refresh the kubeconfig "
+        f"the certificate of {server} is not trusted ({message}): refresh the kubeconfig "
         "(for AKS: `az aks get-credentials`)"
     )
 

@@ -21,8 +21,10 @@ def load(configuration: Any, kubeconfig: str | None, context: str | None) -> str
     from kubernetes import config
 
     files = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
-    there = [path for path in files.split(os.pathsep) if path and Path(path).expanduser().is_file()]
-    if not there:
+    existing = [
+        path for path in files.split(os.pathsep) if path and Path(path).expanduser().is_file()
+    ]
+    if not existing:
         if kubeconfig or context or not os.environ.get("KUBERNETES_SERVICE_HOST"):
             raise ArcError(
                 f"no kubeconfig: {files} is not a file; name one with --kubeconfig or $KUBECONFIG"
@@ -34,24 +36,26 @@ def load(configuration: Any, kubeconfig: str | None, context: str | None) -> str
                 f"this is a pod, but it has no service account to use ({error})"
             ) from None
         return "in-cluster"
-    shown = ", ".join(there)
+    listing = ", ".join(existing)
     try:
-        names, current = _contexts(there)
+        names, current = _contexts(existing)
         chosen = context or current
         if chosen not in names:
-            what = (
-                f"no context {chosen!r} in {shown}" if chosen else f"{shown} has no current context"
+            problem = (
+                f"no context {chosen!r} in {listing}"
+                if chosen
+                else f"{listing} has no current context"
             )
             raise ArcError(
-                f"{what}: choose one with --context (there are: {', '.join(names) or 'none'})"
+                f"{problem}: choose one with --context (there are: {', '.join(names) or 'none'})"
             )
-        with _logged_errors() as logged:
+        with _collect_logged_errors() as logged:
             config.load_kube_config(files, chosen, configuration, persist_config=False)
     except (config.ConfigException, yaml.YAMLError, OSError, *_MISSHAPEN) as error:
         first = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ArcError(f"{shown} is not a usable kubeconfig ({first})") from None
+        raise ArcError(f"{listing} is not a usable kubeconfig ({first})") from None
     if logged:
-        # An exec plugin that fails is only logged, and the request would go out with no credentials at all.
+        # A failed exec plugin is only logged, and requests would have no credentials at all.
         raise ArcError(
             f"the sign-in command of context {chosen} failed ({' '.join(logged[0].split())[:300]})"
         )
@@ -59,7 +63,7 @@ def load(configuration: Any, kubeconfig: str | None, context: str | None) -> str
 
 
 def _contexts(files: list[str]) -> tuple[list[str], str]:
-    """(names of all contexts, the current one), merged as kubectl merges: the first file that sets it wins."""
+    """(names of all contexts, the current one), merged as by kubectl: the first file wins."""
     import yaml
 
     names: list[str] = []
@@ -76,7 +80,7 @@ def _contexts(files: list[str]) -> tuple[list[str], str]:
 
 
 @contextmanager
-def _logged_errors() -> Iterator[list[str]]:
+def _collect_logged_errors() -> Iterator[list[str]]:
     """What the `kubernetes` package logs as errors on the root logger, instead of raising."""
     messages: list[str] = []
 
@@ -95,14 +99,14 @@ def _logged_errors() -> Iterator[list[str]]:
 
 
 def certificate_expired(path: str | None) -> str | None:
-    """When the client certificate in a file ran out, as a date; None if it did not or cannot be read."""
+    """When the client certificate in a file ran out, as a date; None otherwise."""
     import ssl
     import time
 
     if not path:
         return None
     try:
-        # The only reader of certificates in the standard library; private, so its absence must not matter.
+        # The standard library's only reader of certificates is private: it may be missing.
         certificate = ssl._ssl._test_decode_cert(path)  # type: ignore[attr-defined]
         end = ssl.cert_time_to_seconds(certificate["notAfter"])
     except (AttributeError, KeyError, OSError, ValueError):

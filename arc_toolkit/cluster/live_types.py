@@ -1,4 +1,4 @@
-"""InstanceTypes in a cluster: read them, and apply ours so that each then is exactly what was asked for.
+"""InstanceTypes in a cluster: read them, and apply ours exactly as generated.
 
 Each type is one server-side apply, which is whole or not at all; so after an interruption a second
 run completes what the first began, and finds the rest unchanged. A server-side apply leaves every
@@ -73,17 +73,17 @@ def apply(
     force: bool = False,
     dry_run: bool = False,
 ) -> Iterator[ApplyResult]:
-    """One result per type, as it happens. A conflict changes nothing, unless `force` takes the fields over."""
+    """One result per type, as it happens. A conflict changes nothing, unless `force` is set."""
     for manifest in manifests:
         name = manifest["metadata"]["name"]
         before = present.get(name)
         try:
-            # The server reports no conflict for fields that only others set: a dry run shows what would remain.
-            if before and not force and (left := _leftovers(before, manifest)):
+            # Fields that only others set make no conflict: a dry run shows what would remain.
+            if before and not force and (leftovers := _leftovers(before, manifest)):
                 trial = client.apply(path_of(name), manifest, dry_run=True).object
-                if left := _leftovers(trial, manifest):
+                if leftovers := _leftovers(trial, manifest):
                     yield ApplyResult(
-                        name, "conflict", "; ".join(_owned(trial, path) for path in left)
+                        name, "conflict", "; ".join(_owner_text(trial, path) for path in leftovers)
                     )
                     continue
             yield _apply(client, manifest, before, force=force, dry_run=dry_run)
@@ -100,17 +100,17 @@ def _apply(
     name = manifest["metadata"]["name"]
     applied = client.apply(path_of(name), manifest, force=force, dry_run=dry_run)
     stored = applied.object
-    if force and (left := _leftovers(stored, manifest)):
+    if force and (leftovers := _leftovers(stored, manifest)):
         try:
-            without = client.merge(path_of(name), _removal(stored, left), dry_run=dry_run)
+            without = client.merge(path_of(name), _removal(stored, leftovers), dry_run=dry_run)
         except Conflict:
             return ApplyResult(
                 name, "differs", "another manager changed it in the meantime: run the command again"
             )
         # A dry run has not stored the apply, so the second answer lacks what the first one changed.
-        stored = _without(stored, left) if dry_run else without
-    if wrong := _differences(stored, manifest):
-        return ApplyResult(name, "differs", "; ".join(wrong))
+        stored = _remove_fields(stored, leftovers) if dry_run else without
+    if differences := _differences(stored, manifest):
+        return ApplyResult(name, "differs", "; ".join(differences))
     if applied.created:
         return ApplyResult(name, "created")
     if before and _content(stored) == _content(before):
@@ -122,29 +122,30 @@ def _apply(
 
 
 def _leftovers(item: Object, manifest: Object) -> list[KeyPath]:
-    """Fields of the spec that are not in the manifest, though a manager set them (a default has no manager)."""
-    asked, there = _leaves(manifest["spec"], ("spec",)), _leaves(item.get("spec"), ("spec",))
-    return [path for path in there if path not in asked and _managers(item, path)]
+    """Fields of the spec outside the manifest that a manager set (a default has none)."""
+    wanted, present = _leaves(manifest["spec"], ("spec",)), _leaves(item.get("spec"), ("spec",))
+    return [path for path in present if path not in wanted and _managers(item, path)]
 
 
 def _differences(item: Object, manifest: Object) -> list[str]:
     """Each field that is not as the manifest has it, in words."""
-    there = _leaves(_content(item))
-    wrong = [
-        f"{_text(path)} is {there.get(path, 'absent')}, not {value}"
+    present = _leaves(_content(item))
+    differences = [
+        f"{_text(path)} is {present.get(path, 'absent')}, not {value}"
         for path, value in _leaves(_content(manifest)).items()
-        if there.get(path) != value
+        if present.get(path) != value
     ]
-    return wrong + [_owned(item, path) for path in _leftovers(item, manifest)]
+    return differences + [_owner_text(item, path) for path in _leftovers(item, manifest)]
 
 
-def _owned(item: Object, path: KeyPath) -> str:
+def _owner_text(item: Object, path: KeyPath) -> str:
     value = _leaves(item)[path]
-    return f"{_text(path)} = {value} is not generated and belongs to {', '.join(_managers(item, path))}"
+    managers = ", ".join(_managers(item, path))
+    return f"{_text(path)} = {value} is not generated and belongs to {managers}"
 
 
 def _managers(item: Object, path: KeyPath) -> list[str]:
-    """Who set a field, by metadata.managedFields: https://kubernetes.io/docs/reference/using-api/server-side-apply/"""
+    """Who set a field, by metadata.managedFields."""
     names = []
     for row in item["metadata"].get("managedFields") or ():
         fields = mapping(row.get("fieldsV1"))
@@ -169,7 +170,7 @@ def _removal(item: Object, paths: Iterable[KeyPath]) -> Object:
     return patch
 
 
-def _without(item: Object, paths: Iterable[KeyPath]) -> Object:
+def _remove_fields(item: Object, paths: Iterable[KeyPath]) -> Object:
     import copy
 
     copied = copy.deepcopy(item)

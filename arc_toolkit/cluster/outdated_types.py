@@ -1,4 +1,4 @@
-"""Types that arc-toolkit applied once and no longer generates: which to delete, which to keep and why.
+"""Types that arc-toolkit applied and no longer generates: which to delete or keep, and why.
 
 A type is replaced if the nodes that it was made for are there now, can take jobs and show all of
 their GPUs, and this run generated other types for them. Anything else may pass: a pool at zero
@@ -29,7 +29,7 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class SeenNode:
-    """What decides about a type: a node of the cluster, or all nodes of a VM size if there was none to ask."""
+    """What decides about a type: a node, or all nodes of a VM size if there was none to ask."""
 
     labels: Mapping[str, str]
     size: str
@@ -37,25 +37,25 @@ class SeenNode:
     left_out: UnusableNode | None = None
 
     @classmethod
-    def of_node(cls, node: Node, left_out: UnusableNode | None) -> SeenNode:
+    def from_node(cls, node: Node, left_out: UnusableNode | None) -> SeenNode:
         return cls(node.labels, node.size, node.devices, left_out)
 
     @classmethod
-    def of_group(cls, group: NodeGroup) -> SeenNode:
+    def from_group(cls, group: NodeGroup) -> SeenNode:
         return cls(group.members[0].labels, group.size, group.devices)
 
 
 def seen_nodes(selection: Selection) -> list[SeenNode]:
     left_out = {row.node.name: row for row in selection.unusable}
     if not selection.nodes:
-        return [SeenNode.of_group(group) for group in selection.groups]
-    return [SeenNode.of_node(node, left_out.get(node.name)) for node in selection.nodes]
+        return [SeenNode.from_group(group) for group in selection.groups]
+    return [SeenNode.from_node(node, left_out.get(node.name)) for node in selection.nodes]
 
 
-def outdated(
+def outdated_types(
     manifests: Sequence[Object], present: Mapping[str, Object], nodes: Sequence[SeenNode]
 ) -> tuple[list[Object], list[tuple[Object, str]]]:
-    """Types to prune, and types to keep with the reason. Only those with our label that we applied are ours."""
+    """Types to prune, and types to keep with the reason. Ours are those with our label."""
     generated = {manifest["metadata"]["name"] for manifest in manifests}
     sources = sorted({_annotation(manifest, "source") for manifest in manifests})
     sizes = {size.lower() for manifest in manifests for size in _sizes(manifest)}
@@ -66,7 +66,7 @@ def outdated(
         if _annotation(item, "source") not in sources:
             source = _annotation(item, "source") or "an unknown source"
             keep.append((item, f"made from {source}, not {' or '.join(sources)}"))
-        elif reason := _not_replaced(item, nodes, sizes):
+        elif reason := _why_not_replaced(item, nodes, sizes):
             keep.append((item, reason))
         else:
             prune.append(item)
@@ -89,23 +89,23 @@ def apply_and_prune(
     the type that was sent last; those after it were not sent.
     """
     names = [item["metadata"]["name"] for item in [*manifests, *old]]
-    done = 0
+    applied = 0
     failure: ArcError | None = None
     try:
         for result in chain(
             apply(client, manifests, present, force=force, dry_run=dry_run),
             prune(client, old, dry_run=dry_run),
         ):
-            done += 1
+            applied += 1
             yield result
     except ArcError as error:
         lost = isinstance(error, Unreachable)
-        yield ApplyResult(names[done], "unknown" if lost else "refused")
-        for name in names[done + 1 :]:
+        yield ApplyResult(names[applied], "unknown" if lost else "refused")
+        for name in names[applied + 1 :]:
             yield ApplyResult(name, "not sent")
-        state = f"{names[done]} {'may have been changed or not' if lost else 'was refused'}"
+        state = f"{names[applied]} {'may have been changed or not' if lost else 'was refused'}"
         failure = ArcError(
-            f"{error}; {done} of {len(names)} types applied, {state}, the rest not sent: "
+            f"{error}; {applied} of {len(names)} types applied, {state}, the rest not sent: "
             "run the command again"
         )
     for item, reason in unchanged:
@@ -128,20 +128,25 @@ def prune(
         yield ApplyResult(name, "pruned")
 
 
-def _not_replaced(item: Object, nodes: Sequence[SeenNode], generated_sizes: set[str]) -> str | None:
+def _why_not_replaced(
+    item: Object, nodes: Sequence[SeenNode], generated_sizes: set[str]
+) -> str | None:
     """Why its nodes, as they are now, do not show that nobody needs the type; None if they do."""
     selected = [node for node in nodes if matches(selector_of(item), node.labels)]
     sizes = _sizes(item)
     for size in sizes or [""]:
-        here = [node for node in selected if not size or node.size.lower() == size.lower()]
-        if not here:
-            what = f"node of {size}" if size else "node that it selects"
+        own_nodes = [node for node in selected if not size or node.size.lower() == size.lower()]
+        if not own_nodes:
+            missing_text = f"node of {size}" if size else "node that it selects"
             return (
-                f"there is no {what} now: its pool may be at zero nodes, or its nodes are joining"
+                f"there is no {missing_text} now: "
+                "its pool may be at zero nodes, or its nodes are joining"
             )
-        usable = [node for node in here if not node.left_out]
+        usable = [node for node in own_nodes if not node.left_out]
         if not usable:
-            reasons = some_names(sorted({node.left_out.brief for node in here if node.left_out}))
+            reasons = some_names(
+                sorted({node.left_out.brief for node in own_nodes if node.left_out})
+            )
             return f"all of its nodes are left out now ({reasons})"
         if size and size.lower() not in generated_sizes:
             return f"this run generates no type for {size}"
@@ -160,9 +165,12 @@ def _gpus_missing(item: Object, nodes: Sequence[SeenNode]) -> str | None:
         if "/" not in resource:  # cpu and memory; devices have the domain of their maker
             continue
         expected = int(amount) if str(amount).isdecimal() else 0
-        shown = min(node.devices.get(resource, 0) for node in nodes)
-        if shown < expected:
-            return f"its nodes show {shown} of {expected} {resource} now: is the device plugin healthy?"
+        visible = min(node.devices.get(resource, 0) for node in nodes)
+        if visible < expected:
+            return (
+                f"its nodes show {visible} of {expected} {resource} now: "
+                "is the device plugin healthy?"
+            )
     return None
 
 

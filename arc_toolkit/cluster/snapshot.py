@@ -1,12 +1,14 @@
-"""The nodes of a live cluster with what each can give to jobs, read in pages and kept small."""
+"""The nodes of a live cluster with what each can give to jobs, read in pages, and their changes."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 from arc_toolkit.cluster.client import Client
-from arc_toolkit.kube.nodes import parse_nodes
+from arc_toolkit.cluster.failures import Gone
+from arc_toolkit.kube.nodes import Node, parse_node, parse_nodes
 from arc_toolkit.kube.taints import Toleration
 from arc_toolkit.sizing.fits import Candidate
 from arc_toolkit.sizing.node_selection import DaemonSets, size_nodes
@@ -23,12 +25,12 @@ Progress = Callable[[str], None]
 
 def nodes(client: Client, progress: Progress) -> Iterator[dict[str, Any]]:
     """Every Node, raw."""
-    return _counted(client.list(NODES), "nodes", progress)
+    return _count(client.list(NODES), "nodes", progress)
 
 
 def pods(client: Client, progress: Progress) -> Iterator[dict[str, Any]]:
     """Every Pod that is not finished, raw."""
-    return _counted(client.list(PODS, UNFINISHED), "pods", progress)
+    return _count(client.list(PODS, UNFINISHED), "pods", progress)
 
 
 def sized_nodes(
@@ -51,10 +53,35 @@ def sized_nodes(
     )
 
 
-def _counted(
-    items: Iterable[dict[str, Any]], what: str, progress: Progress
+def _count(
+    items: Iterable[dict[str, Any]], kind: str, progress: Progress
 ) -> Iterator[dict[str, Any]]:
     for count, item in enumerate(items, 1):
         if count % 500 == 0:
-            progress(f"read {count} {what}")
+            progress(f"read {count} {kind}")
         yield item
+
+
+_SETTLE_SECONDS = 2  # nodes of a pool change together
+_RECHECK_SECONDS = 300  # for changes that no node shows, such as a new DaemonSet
+
+
+def node_changes(client: Client) -> Iterator[None]:
+    """At once, and again whenever a node comes, goes or changes in a way that matters to sizing."""
+    while True:
+        listing = client.list(NODES)
+        nodes = {item["metadata"]["name"]: parse_node(item) for item in listing}
+        yield
+        _wait_for_change(client, nodes, listing.resource_version)
+
+
+def _wait_for_change(client: Client, nodes: dict[str, Node], resource_version: str) -> None:
+    try:
+        for event in client.watch(NODES, resource_version, seconds=_RECHECK_SECONDS):
+            item = event["object"]
+            is_equal = nodes.get(item["metadata"]["name"]) == parse_node(item)
+            if event["type"] == "DELETED" or not is_equal:
+                time.sleep(_SETTLE_SECONDS)
+                return
+    except Gone:
+        return

@@ -16,8 +16,8 @@ from arc_toolkit.diagnosis import signals, times
 from arc_toolkit.diagnosis.identities import pool_of, vm_instance_of
 from arc_toolkit.diagnosis.model import ClusterFacts
 from arc_toolkit.diagnosis.pod_states import ClusterEvent, PodState, read_pod
-from arc_toolkit.kube.devices import GPU_RESOURCES
 from arc_toolkit.kube.nodes import Node, read_node
+from arc_toolkit.kube.quantities import GPU_RESOURCES
 from arc_toolkit.kube.raw import mapping, rows, text
 
 Json = dict[str, Any]

@@ -54,7 +54,7 @@ class ClusterReader(Protocol):
     """What is needed of a client of the Kubernetes API."""
 
     server: str
-    where: str
+    title: str
 
     def list(self, path: str, params: dict[str, str]) -> ResourceList: ...
 
@@ -133,7 +133,7 @@ def watch(
     with History(path, client.server) as history:
         if history.tightened:
             note(f"other users could read {path}: its mode is now 0600")
-        note(f"recording {client.where} into {path}; press Ctrl-C to stop")
+        note(f"recording {client.title} into {path}; press Ctrl-C to stop")
         recorder = Recorder(client, history, retention_days, recovery, note, detail)
         with _sigterm_as_interrupt():
             recorder.run()

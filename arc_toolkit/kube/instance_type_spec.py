@@ -11,9 +11,17 @@ from enum import Enum
 from typing import Any
 
 from arc_toolkit.errors import ArcError
-from arc_toolkit.kube.devices import GPU_RESOURCES, devices_in, is_device
 from arc_toolkit.kube.labels import is_label, matches, name_problem
-from arc_toolkit.kube.quantities import MI, QuantityError, bytes_requested, cpu_requested, parse
+from arc_toolkit.kube.quantities import (
+    GPU_RESOURCES,
+    MI,
+    QuantityError,
+    bytes_requested,
+    cpu_requested,
+    devices_in,
+    is_device,
+    parse,
+)
 from arc_toolkit.kube.raw import mapping
 from arc_toolkit.text import nearest
 
@@ -45,11 +53,14 @@ _SERVER_KEYS = (
 )
 # No container starts with less (runc needs about 6 MiB), so less is a forgotten unit.
 LEAST_MEMORY = 4 * MI
-_MISSING = 'is missing: all four of requests and limits, cpu and memory, are required (such as "4" and "16Gi")'
+_MISSING = (
+    "is missing: all four of requests and limits, cpu and memory, are required "
+    '(such as "4" and "16Gi")'
+)
 
 
 class SpecRule(Enum):
-    """What a manifest can break: by itself, or (the last two, and SELECTOR) on the nodes it is for."""
+    """What a manifest can break: by itself, or (the last two, and SELECTOR) on its nodes."""
 
     API_VERSION = "api-version"
     NAME = "name"
@@ -66,7 +77,7 @@ class SpecRule(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SpecProblem:
-    """One broken rule. `path` leads to the place in the manifest, and `at_key` means the last key, not its value.
+    """One broken rule. `path`: the place in the manifest; `at_key`: the key, not its value.
 
     `fatal`: the request of the type is not known.
     """
@@ -128,7 +139,7 @@ def selector_of(manifest: Mapping[str, Any]) -> dict[str, str]:
 
 
 def manifests_in(document: Any) -> Iterator[tuple[tuple[str | int, ...], Mapping[str, Any]]]:
-    """The InstanceTypes of a document with their paths: the document itself, or the items of a list of them.
+    """The InstanceTypes of a document with their paths: itself, or the items of a list.
 
     The items of an InstanceTypeList may leave out apiVersion and kind; those of a List, as `kubectl
     get` prints it, have both. What only looks like one, by its kind or its group, is one too:
@@ -155,7 +166,7 @@ def _is_type(item: Mapping[str, Any]) -> bool:
 
 
 def problems(manifest: Mapping[str, Any], *, implied: bool = False) -> Iterator[SpecProblem]:
-    """Every broken rule, in the order of the manifest's parts; with `implied` also what only follows from another.
+    """Every broken rule, in the manifest's order; `implied`: also mere consequences.
 
     A value that YAML does not read as a string, but whose text must be shown as written, comes as a
     subclass of str.
@@ -171,7 +182,7 @@ def problems(manifest: Mapping[str, Any], *, implied: bool = False) -> Iterator[
         for name in ("cpu", "memory"):
             value = mapping(resources.get(section)).get(name)
             text, problem = _amount(value, name)
-            # Where requests are beside resources, that is the problem; that cpu is missing follows from it.
+            # Where requests are beside resources, a missing cpu follows from that.
             if problem and (implied or not (misplaced and value is None)):
                 path = ("spec", "resources", section, name)
                 yield SpecProblem(
@@ -182,7 +193,10 @@ def problems(manifest: Mapping[str, Any], *, implied: bool = False) -> Iterator[
     for name in ("cpu", "memory"):
         request, limit = values.get(("requests", name)), values.get(("limits", name))
         if request and limit and parse(request) > parse(limit):
-            message = f"{name} request {request} is above its limit {limit}: Kubernetes refuses the pods of such a job"
+            message = (
+                f"{name} request {request} is above its limit {limit}: "
+                "Kubernetes refuses the pods of such a job"
+            )
             yield SpecProblem(
                 SpecRule.ABOVE_LIMIT, message, ("spec", "resources", "requests", name)
             )
@@ -226,24 +240,29 @@ def _name_problems(manifest: Mapping[str, Any]) -> Iterator[SpecProblem]:
 def _key_problems(
     manifest: Mapping[str, Any], spec: Mapping[str, Any], resources: Mapping[str, Any]
 ) -> Iterator[SpecProblem]:
-    yield from _unknown(manifest, MANIFEST_KEYS, ())
+    yield from _unknown_keys(manifest, MANIFEST_KEYS, ())
     metadata = mapping(manifest.get("metadata"))
-    yield from _unknown(
+    yield from _unknown_keys(
         {key: None for key in metadata if key not in _SERVER_KEYS}, METADATA_KEYS, ("metadata",)
     )
     for key in spec:
         if key in SECTIONS:
             message = f"{key} is beside resources and is ignored: indent it below resources"
             yield SpecProblem(SpecRule.MISPLACED, message, ("spec", key), at_key=True)
-    yield from _unknown({key: None for key in spec if key not in SECTIONS}, SPEC_KEYS, ("spec",))
+    yield from _unknown_keys(
+        {key: None for key in spec if key not in SECTIONS}, SPEC_KEYS, ("spec",)
+    )
     for key, value in mapping(spec.get("nodeSelector")).items():
         if type(value) is not str:
             message = f'nodeSelector.{key} must be a string: write "{value}"'
             yield SpecProblem(SpecRule.SELECTOR, message, ("spec", "nodeSelector", key))
         elif not is_label(str(key), value):
-            message = f"nodeSelector.{key}: {value!r} is not a label that a node can have: Kubernetes refuses the pods"
+            message = (
+                f"nodeSelector.{key}: {value!r} is not a label that a node can have: "
+                "Kubernetes refuses the pods"
+            )
             yield SpecProblem(SpecRule.SELECTOR, message, ("spec", "nodeSelector", key))
-    yield from _unknown(resources, SECTIONS, ("spec", "resources"))
+    yield from _unknown_keys(resources, SECTIONS, ("spec", "resources"))
     for section in SECTIONS:
         path = ("spec", "resources", section)
         for key in mapping(resources.get(section)):
@@ -253,21 +272,21 @@ def _key_problems(
                 yield SpecProblem(SpecRule.UNKNOWN_KEY, message, (*path, str(key)), at_key=True)
 
 
-def _unknown(
-    keys: Mapping[str, Any], known: Sequence[str], path: tuple[str, ...]
+def _unknown_keys(
+    keys: Mapping[str, Any], allowed: Sequence[str], path: tuple[str, ...]
 ) -> Iterator[SpecProblem]:
     for key in map(str, keys):
-        if key not in known:
-            choices = f"there are {' and '.join(known)}{_suggestion(key, known)}"
+        if key not in allowed:
+            choices = f"there are {' and '.join(allowed)}{_suggestion(key, allowed)}"
             message = f"{'.'.join((*path, key))} does not exist; {choices}"
             yield SpecProblem(SpecRule.UNKNOWN_KEY, message, (*path, key), at_key=True)
 
 
-def _suggestion(key: str, known: Sequence[str]) -> str:
+def _suggestion(key: str, allowed: Sequence[str]) -> str:
     """`: did you mean nodeSelector?`"""
     # `gpu` is NVIDIA's
-    by_lower = {name.rpartition("/")[2].lower(): name for name in reversed(known)}
-    by_lower.update({name.lower(): name for name in known})
+    by_lower = {name.rpartition("/")[2].lower(): name for name in reversed(allowed)}
+    by_lower.update({name.lower(): name for name in allowed})
     near = nearest(key.lower(), by_lower)
     return f": did you mean {by_lower[near]}?" if near else ""
 
@@ -302,7 +321,8 @@ def _amount(value: Any, name: str) -> tuple[str, str]:
     if name == "memory" and amount < LEAST_MEMORY:
         return (
             text,
-            f"is {text}, which is only {float(amount):g} bytes: add a unit, such as {text.rstrip('kK')}Gi",
+            f"is {text}, which is only {float(amount):g} bytes: "
+            f"add a unit, such as {text.rstrip('kK')}Gi",
         )
     if type(value) is not str:
         return text, f'must be a string: write "{text}"'

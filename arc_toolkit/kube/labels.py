@@ -20,7 +20,10 @@ _LABEL_KEY = re.compile(rf"(?:{_NAME.pattern}/)?{_LABEL_VALUE.pattern}", re.ASCI
 def name_problem(name: str) -> str | None:
     """One sentence about why this cannot be the name of an object; None if it can."""
     if len(name) > MAX_NAME:
-        return f"{name!r} is not valid in Kubernetes: it has {len(name)} characters, and {MAX_NAME} are allowed"
+        return (
+            f"{name!r} is not valid in Kubernetes: "
+            f"it has {len(name)} characters, and {MAX_NAME} are allowed"
+        )
     if _NAME.fullmatch(name):
         return None
     valid = re.sub(r"[^a-z0-9.-]+", "-", name.lower()).strip("-.")
@@ -31,7 +34,7 @@ def name_problem(name: str) -> str | None:
 
 
 def is_namespace(name: str) -> bool:
-    """Whether a namespace can have this name: one part of a name (DNS-1123 label), of 63 characters at most."""
+    """Whether a namespace can have this name: a DNS-1123 label of 63 characters at most."""
     return len(name) <= 63 and re.fullmatch(_PART, name, re.ASCII) is not None
 
 
@@ -47,7 +50,7 @@ def is_label(key: str, value: str) -> bool:
 
 
 def matches(selector: Mapping[str, str], labels: Mapping[str, str]) -> bool:
-    """Whether a nodeSelector selects something with these labels; case counts, and an empty one selects all."""
+    """Whether a nodeSelector selects these labels; case counts, and an empty one selects all."""
     return all(labels.get(key) == value for key, value in selector.items())
 
 

@@ -7,15 +7,20 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
 
-from arc_toolkit.kube.devices import devices_in, is_device
-from arc_toolkit.kube.quantities import QuantityError, bytes_offered, cpu_offered
+from arc_toolkit.kube.quantities import (
+    QuantityError,
+    bytes_offered,
+    cpu_offered,
+    devices_in,
+    is_device,
+)
 from arc_toolkit.kube.raw import mapping, rows, text
 from arc_toolkit.kube.taints import AZUREML_TOLERATIONS, SPOT_KEY, Taint, Toleration, untolerated
 
 SIZE_LABELS = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
-# What k3s and RKE2 write there on every machine, whatever it is: k3s, pkg/cloudprovider/instances.go.
+# k3s and RKE2 write these on every machine: k3s, pkg/cloudprovider/instances.go.
 NOT_SIZES = ("k3s", "rke2")
-# AKS; Karpenter first, because node auto-provisioning has one agent pool for all of its node pools; EKS and GKE.
+# Karpenter first: node auto-provisioning has one agent pool for all node pools; AKS, EKS, GKE.
 POOL_LABELS = (
     "karpenter.sh/nodepool",
     "kubernetes.azure.com/agentpool",
@@ -23,7 +28,7 @@ POOL_LABELS = (
     "eks.amazonaws.com/nodegroup",
     "cloud.google.com/gke-nodepool",
 )
-# On the nodes of Azure Container Instances and other providers of virtual-kubelet, which are not machines.
+# Nodes of Azure Container Instances and other virtual-kubelets, which are not machines.
 VIRTUAL_LABEL = ("type", "virtual-kubelet")
 CONTROL_PLANE_LABELS = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 _CONDITION = ("type", "status", "reason", "message", "lastTransitionTime")
@@ -120,7 +125,7 @@ class Node:
 
 
 def read_node(item: Mapping[str, Any], **amounts: Any) -> Node:
-    """A node, by default without its amounts. Never fails: a field that is missing or misshapen counts as empty."""
+    """A node, by default without amounts. Never fails: missing or misshapen fields are empty."""
     metadata, spec, status = (mapping(item.get(key)) for key in ("metadata", "spec", "status"))
     labels = mapping(metadata.get("labels"))
     if not set(map(type, labels.values())) <= {str}:
@@ -213,7 +218,7 @@ class WhyUnusable(Enum):
 
     @property
     def keeps_jobs_off(self) -> bool:
-        """Whether no job runs there. A node with a broken GPU takes what fits; only types are not sized for it."""
+        """Whether no job runs there. A node with a broken GPU takes jobs, but is not sized for."""
         return self not in (WhyUnusable.FEWER_GPUS, WhyUnusable.FULL, WhyUnusable.BESIDE_WORKERS)
 
 
@@ -229,10 +234,10 @@ _LASTING = (
 
 @dataclass(frozen=True, slots=True)
 class UnusableNode:
-    """A node that jobs cannot use now. `brief` is the reason for a table, and `str()` the whole reason."""
+    """A node that jobs cannot use now. `brief`: the reason for a table; `str()`: in full."""
 
     node: Node
-    why: WhyUnusable
+    reason: WhyUnusable
     brief: str
     explanation: str = ""
 
@@ -244,38 +249,42 @@ def unusable(
     node: Node, tolerations: Iterable[Toleration] = (), architecture: str = "amd64"
 ) -> UnusableNode | None:
     """Why AzureML's jobs cannot use this node now; None if they can."""
-    why, brief, explanation = None, "", ""
+    reason, brief, explanation = None, "", ""
     taint = untolerated(node.taints, (*AZUREML_TOLERATIONS, *tolerations))
     if node.control_plane and taint:  # without a taint the scheduler takes it for any other node
-        why = WhyUnusable.CONTROL_PLANE
+        reason = WhyUnusable.CONTROL_PLANE
     elif node.labels.get(VIRTUAL_LABEL[0]) == VIRTUAL_LABEL[1]:
-        why, brief = WhyUnusable.VIRTUAL, "a virtual node is not a machine that can be sized"
+        reason, brief = WhyUnusable.VIRTUAL, "a virtual node is not a machine that can be sized"
     elif node.os != "linux":
-        why, brief = WhyUnusable.OPERATING_SYSTEM, f"{node.os}: AzureML jobs run on Linux nodes"
+        reason, brief = WhyUnusable.OPERATING_SYSTEM, f"{node.os}: AzureML jobs run on Linux nodes"
     elif node.architecture != architecture:
-        why, brief = (
+        reason, brief = (
             WhyUnusable.ARCHITECTURE,
             f"architecture {node.architecture}, not {architecture}",
         )
     elif node.defect:
-        why = WhyUnusable.JOINING if node.defect is Defect.NO_CAPACITY else WhyUnusable.DAMAGED
+        reason = WhyUnusable.JOINING if node.defect is Defect.NO_CAPACITY else WhyUnusable.DAMAGED
         brief = node.defect.value
     elif node.ready is False:
-        why = WhyUnusable.NOT_READY
+        reason = WhyUnusable.NOT_READY
     elif node.cordoned:
-        why = WhyUnusable.CORDONED
+        reason = WhyUnusable.CORDONED
     elif taint:
-        why = WhyUnusable.CONDITION if taint.passes else WhyUnusable.TAINT
+        reason = WhyUnusable.CONDITION if taint.passes else WhyUnusable.TAINT
         explanation = ", which AzureML pods do not tolerate"
         if is_device(taint.key):
-            # ExtendedResourceToleration: https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/
-            explanation += f"; if the cluster adds that to pods with GPUs (AKS, EKS, GKE do), --tolerate {taint.key}"
+            # ExtendedResourceToleration:
+            # https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/
+            explanation += (
+                "; if the cluster adds that to pods with GPUs (AKS, EKS, GKE do), "
+                f"--tolerate {taint.key}"
+            )
         brief = f"taint {taint}{' (a spot pool)' if taint.key == SPOT_KEY else ''}"
-    return UnusableNode(node, why, brief or why.value, explanation) if why else None
+    return UnusableNode(node, reason, brief or reason.value, explanation) if reason else None
 
 
 def _check_shape(item: Mapping[str, Any]) -> None:
-    """Raises what reading a wrong shape raises, where `read_node` would take the field for empty."""
+    """Raises for a wrong shape, where `read_node` would take the field for empty."""
     metadata, spec, status = (mapping(item.get(key)) for key in ("metadata", "spec", "status"))
     labels = metadata.get("labels") or {}
     if not set(map(type, labels)) <= {str} or not all(map(str.isprintable, labels.values())):

@@ -1,4 +1,4 @@
-"""Pods: a thin view of the raw object, because a cluster has tens of thousands and most fields are never read."""
+"""Pods: a thin view of the raw object; a cluster has tens of thousands, mostly unread."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from operator import add
 from typing import Any
 
 from arc_toolkit.errors import ArcError
-from arc_toolkit.kube.devices import devices_in
-from arc_toolkit.kube.quantities import bytes_requested, cpu_requested
+from arc_toolkit.kube.quantities import bytes_requested, cpu_requested, devices_in
 from arc_toolkit.kube.raw import mapping
 
 RUN_ID_LABEL = "ml.azure.com/run-id"
@@ -17,7 +16,7 @@ _PLAIN = frozenset({"cpu", "memory"})  # all that most containers ask for
 
 
 class PodKind(Enum):
-    """What a pod belongs to. Only the pods of DaemonSets and static pods belong to a node for good."""
+    """The owner of a pod. Only pods of DaemonSets and static pods belong to a node for good."""
 
     DAEMONSET = "daemonset"
     STATIC = "static"
@@ -26,7 +25,7 @@ class PodKind(Enum):
 
 
 class Pod:
-    """A raw Pod. A part of another shape than it should have counts as empty; `Pod.parse` refuses it instead."""
+    """A raw Pod. A part of a wrong shape counts as empty; `Pod.parse` refuses it instead."""
 
     __slots__ = ("metadata", "spec", "status")
 
@@ -57,7 +56,7 @@ class Pod:
         return mapping(self.metadata.get("labels"))
 
     @property
-    def finished(self) -> bool:
+    def is_finished(self) -> bool:
         """A finished pod takes nothing from its node."""
         return self.status.get("phase") in ("Succeeded", "Failed")
 
@@ -115,35 +114,37 @@ class Pod:
                 if container.get("restartPolicy") == "Always":
                     sidecars = total
             cpu_m, memory = map(max, map(add, (cpu_m, memory), sidecars), peak)
-        if whole := (spec.get("resources") or {}).get(
+        if pod_level := (spec.get("resources") or {}).get(
             "requests"
         ):  # pod-level resources win (from 1.32)
-            cpu_m = cpu_requested(str(whole["cpu"])) if "cpu" in whole else cpu_m
-            memory = bytes_requested(str(whole["memory"])) if "memory" in whole else memory
+            cpu_m = cpu_requested(str(pod_level["cpu"])) if "cpu" in pod_level else cpu_m
+            memory = bytes_requested(str(pod_level["memory"])) if "memory" in pod_level else memory
         if overhead := spec.get("overhead"):
             cpu_m += cpu_requested(str(overhead.get("cpu", "0")))
             memory += bytes_requested(str(overhead.get("memory", "0")))
         return cpu_m, memory
 
     def devices(self) -> dict[str, int]:
-        """GPUs of any kind. Init containers get theirs before the containers do, from the same devices."""
+        """GPUs of any kind. Init containers and containers get the same devices."""
         total: dict[str, int] = {}
         for container in self.spec.get("containers") or ():
-            if (asked := _asked(container)) and not asked.keys() <= _PLAIN:
-                for resource, count in devices_in(asked).items():
+            if (requested := _requested(container)) and not requested.keys() <= _PLAIN:
+                for resource, count in devices_in(requested).items():
                     total[resource] = total.get(resource, 0) + count
         for container in self.spec.get("initContainers") or ():
-            for resource, count in devices_in(_asked(container)).items():
+            for resource, count in devices_in(_requested(container)).items():
                 total[resource] = max(total.get(resource, 0), count)
         return total
 
 
 def _requests(container: Mapping[str, Any]) -> tuple[int, int]:
-    asked = _asked(container)
-    if not asked:
+    requested = _requested(container)
+    if not requested:
         return 0, 0
-    return cpu_requested(str(asked.get("cpu", "0"))), bytes_requested(str(asked.get("memory", "0")))
+    return cpu_requested(str(requested.get("cpu", "0"))), bytes_requested(
+        str(requested.get("memory", "0"))
+    )
 
 
-def _asked(container: Mapping[str, Any]) -> Mapping[str, Any]:
+def _requested(container: Mapping[str, Any]) -> Mapping[str, Any]:
     return (container.get("resources") or {}).get("requests") or {}

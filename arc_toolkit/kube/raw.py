@@ -26,7 +26,7 @@ def text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def items_of(data: Any, kind: str, where: str) -> list[dict[str, Any]]:
+def items_of(data: Any, kind: str, place: str) -> list[dict[str, Any]]:
     """The objects in a saved list (`kubectl get ... -o json`), or the one object itself."""
     if isinstance(data, dict) and isinstance(data.get("items"), list):
         items: list[dict[str, Any]] = data["items"]
@@ -35,12 +35,12 @@ def items_of(data: Any, kind: str, where: str) -> list[dict[str, Any]]:
     else:
         plural = kind.lower() + "s"
         raise ArcError(
-            f"{where}: no `items` in it: save it with `kubectl get {plural} {_ALL[kind]}-o json`"
+            f"{place}: no `items` in it: save it with `kubectl get {plural} {_ALL[kind]}-o json`"
         )
-    wrong = next(
+    stranger = next(
         (row for row in items if not isinstance(row, dict) or row.get("kind", kind) != kind), None
     )
-    if wrong is not None:
-        other = wrong.get("kind") if isinstance(wrong, dict) else type(wrong).__name__
-        raise ArcError(f"{where}: expected {kind} objects, found {other}")
+    if stranger is not None:
+        other = stranger.get("kind") if isinstance(stranger, dict) else type(stranger).__name__
+        raise ArcError(f"{place}: expected {kind} objects, found {other}")
     return items

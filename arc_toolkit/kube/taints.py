@@ -1,11 +1,19 @@
-"""Taints of nodes and tolerations of pods."""
+"""Taints of nodes and tolerations of pods, and the annotation that gives a namespace tolerations.
+
+The annotation is read by the admission plugin PodTolerationRestriction, which AKS has on:
+https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#podtolerationrestriction
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+import shlex
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from arc_toolkit.errors import ArcError
+from arc_toolkit.kube.labels import is_namespace
 
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 # AKS puts this key, with the value `spot`, on the nodes of a spot pool: as a label and as a taint.
@@ -29,7 +37,7 @@ _PASSING = (
 
 @dataclass(frozen=True, slots=True)
 class Taint:
-    """`added` is the time as the API server writes it; two taints that differ only in it are equal."""
+    """`added` is the API server's time; taints that differ only in it are equal."""
 
     key: str
     value: str
@@ -47,7 +55,7 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """A value of None is the operator Exists; no effect means every effect, and no key every taint."""
+    """A value of None is the operator Exists; no effect is every effect, no key every taint."""
 
     key: str
     value: str | None = None
@@ -60,7 +68,8 @@ class Toleration:
         key, equals, value = taint.partition("=")
         if not key or effect not in EFFECTS:
             raise ArcError(
-                f"{text!r} is not a taint: write KEY=VALUE:EFFECT or KEY:EFFECT, with {', '.join(EFFECTS)}"
+                f"{text!r} is not a taint: "
+                f"write KEY=VALUE:EFFECT or KEY:EFFECT, with {', '.join(EFFECTS)}"
             )
         return cls(key, value if equals else None, effect)
 
@@ -74,7 +83,8 @@ class Toleration:
             toleration = cls(key, value if equals else None)
         if not toleration.key or ":" in toleration.key:
             raise ArcError(
-                f"{text!r} is not a taint: write KEY or KEY=VALUE, and :EFFECT if only one is tolerated"
+                f"{text!r} is not a taint: "
+                "write KEY or KEY=VALUE, and :EFFECT if only one is tolerated"
             )
         if toleration.key in OWNER_KEYS and not toleration.value:
             raise ArcError(
@@ -105,8 +115,58 @@ OWNER_KEYS = ("ml.azure.com/resource-group", "ml.azure.com/workspace", "ml.azure
 
 def untolerated(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> Taint | None:
     """The first taint that keeps a pod off a node."""
-    known = list(tolerations)
+    tolerated = list(tolerations)
     for taint in taints:
-        if taint.effect != "PreferNoSchedule" and not any(row.tolerates(taint) for row in known):
+        if taint.effect != "PreferNoSchedule" and not any(
+            row.tolerates(taint) for row in tolerated
+        ):
             return taint
     return None
+
+
+ANNOTATION = "scheduler.alpha.kubernetes.io/defaultTolerations"
+
+
+def annotation_text() -> str:
+    """The toleration of AKS's spot pools as the plugin reads it: JSON on one line."""
+    taint = SPOT_TAINT
+    row = {"key": taint.key, "operator": "Equal", "value": taint.value, "effect": taint.effect}
+    return json.dumps([row], separators=(",", ":"))
+
+
+def annotate_command(namespace: str) -> str:
+    """kubectl refuses it where another text is there: nobody's tolerations are lost."""
+    return f"kubectl annotate namespace {namespace} {ANNOTATION}={shlex.quote(annotation_text())}"
+
+
+def namespace_manifest(namespace: str) -> dict[str, Any]:
+    """The same for `kubectl apply`, which makes the namespace where it is missing."""
+    if not is_namespace(namespace):
+        raise ArcError(
+            f"{namespace!r} cannot be a namespace: use lower-case letters, digits and - (RFC 1123)"
+        )
+    metadata = {"name": namespace, "annotations": {ANNOTATION: annotation_text()}}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+
+
+def annotated_tolerations(annotations: Mapping[str, str]) -> list[Toleration]:
+    """What pods of a namespace with these annotations tolerate; ArcError if none is admitted."""
+    text = annotations.get(ANNOTATION)
+    if not text:
+        return []
+    try:
+        rows = json.loads(text) or []
+    except ValueError:
+        raise ArcError(f"its annotation {ANNOTATION} is not valid JSON") from None
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise ArcError(f"its annotation {ANNOTATION} is not a list of tolerations")
+    if invalid := [row for row in rows if row.get("effect") not in (None, "", *EFFECTS)]:
+        raise ArcError(f"its annotation {ANNOTATION} has the effect {invalid[0]['effect']!r}")
+    return [
+        Toleration(
+            str(row.get("key") or ""),
+            None if row.get("operator") == "Exists" else str(row.get("value") or ""),
+            str(row.get("effect") or ""),
+        )
+        for row in rows
+    ]

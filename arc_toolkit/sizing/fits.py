@@ -34,7 +34,7 @@ class Candidate:
 
     @property
     def takes_jobs(self) -> bool:
-        return self.unusable is None or not self.unusable.why.keeps_jobs_off
+        return self.unusable is None or not self.unusable.reason.keeps_jobs_off
 
     def selected_by(self, selector: Mapping[str, str], *, fold: bool = False) -> bool:
         """`fold` ignores case. Of a VM size, only some labels are known; it may have any other."""

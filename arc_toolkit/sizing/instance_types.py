@@ -12,12 +12,11 @@ from typing import Any
 
 from arc_toolkit import __version__
 from arc_toolkit.errors import ArcError
-from arc_toolkit.kube.devices import devices_text
 from arc_toolkit.kube.instance_type_spec import API_VERSION, KIND, LIST_KIND
 from arc_toolkit.kube.instance_type_spec import PREFIX as PREFIX
 from arc_toolkit.kube.labels import matches, some_names
 from arc_toolkit.kube.nodes import Node
-from arc_toolkit.kube.quantities import KI, cpu_text, memory_text
+from arc_toolkit.kube.quantities import KI, cpu_text, devices_text, memory_text
 from arc_toolkit.kube.taints import Toleration
 from arc_toolkit.resources import render
 from arc_toolkit.sizing.node_group import NodeGroup

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from arc_toolkit.kube.devices import device_name
 from arc_toolkit.kube.nodes import Node
+from arc_toolkit.kube.quantities import device_name
 from arc_toolkit.sizing.schedulable import Limit, Schedulable
 from arc_toolkit.text import plural
 

@@ -79,7 +79,7 @@ def _row(
             if kind.selects(sized.node.labels)
         ]
         fewest = min(fitting, default=0)
-        if fewest and (unusable is None or not unusable.why.keeps_jobs_off):
+        if fewest and (unusable is None or not unusable.reason.keeps_jobs_off):
             counts.append((kind.name, fewest))
     return NodeRow(
         name=node.name if by_node else "",

@@ -7,9 +7,8 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from arc_toolkit.errors import ArcError
-from arc_toolkit.kube.devices import NO_DEVICES
 from arc_toolkit.kube.pods import Pod, PodKind
-from arc_toolkit.kube.quantities import QuantityError, bytes_requested, cpu_requested
+from arc_toolkit.kube.quantities import NO_DEVICES, QuantityError, bytes_requested, cpu_requested
 from arc_toolkit.resources import data_rows
 from arc_toolkit.sizing.reservations import Version, parse_version
 
@@ -122,7 +121,7 @@ def by_node(pods: Iterable[Mapping[str, Any]]) -> dict[str, list[Occupant]]:
     for raw in pods:
         pod = Pod.parse(raw)
         try:
-            if not pod.finished and (node := pod.node_name):
+            if not pod.is_finished and (node := pod.node_name):
                 kind, name = pod.owner()
                 cpu_m, memory = pod.requests()
                 occupant = Occupant(name, cpu_m, memory, kind, pod.namespace, "pods", pod.devices())

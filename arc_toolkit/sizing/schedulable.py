@@ -12,11 +12,10 @@ from fractions import Fraction
 from typing import Literal
 
 from arc_toolkit.errors import ArcError
-from arc_toolkit.kube.devices import NO_DEVICES
 from arc_toolkit.kube.instance_type_spec import InstanceTypeSpec
 from arc_toolkit.kube.nodes import Node
 from arc_toolkit.kube.pods import PodKind
-from arc_toolkit.kube.quantities import KI, MI, QuantityError, bytes_requested
+from arc_toolkit.kube.quantities import KI, MI, NO_DEVICES, QuantityError, bytes_requested
 from arc_toolkit.sizing import reservations
 from arc_toolkit.sizing.occupants import EXTENSION_NAMESPACE, Occupant
 from arc_toolkit.sizing.reservations import Reservation, Version, parse_version

@@ -9,8 +9,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from arc_toolkit.errors import ArcError
-from arc_toolkit.kube.devices import GPU_RESOURCES, NO_DEVICES, devices_text
-from arc_toolkit.kube.quantities import GI, MI, cpu_text
+from arc_toolkit.kube.quantities import GI, GPU_RESOURCES, MI, NO_DEVICES, cpu_text, devices_text
 from arc_toolkit.sizing.node_group import NodeGroup
 from arc_toolkit.text import plural
 

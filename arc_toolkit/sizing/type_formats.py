@@ -7,8 +7,7 @@ from pathlib import Path
 
 from arc_toolkit.errors import ArcError
 from arc_toolkit.file_io import read_bytes, read_text
-from arc_toolkit.kube.default_tolerations import annotate_command
-from arc_toolkit.kube.taints import SPOT_TAINT
+from arc_toolkit.kube.taints import SPOT_TAINT, annotate_command
 from arc_toolkit.output.json_document import document
 from arc_toolkit.output.table import table
 from arc_toolkit.sizing.instance_types import MANAGED_BY, InstanceType, documents, type_list

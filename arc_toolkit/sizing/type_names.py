@@ -13,11 +13,10 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from arc_toolkit.errors import ArcError
-from arc_toolkit.kube.devices import device_name
 from arc_toolkit.kube.instance_type_spec import PREFIX, selector_of
 from arc_toolkit.kube.labels import name_problem
 from arc_toolkit.kube.nodes import POOL_LABELS
-from arc_toolkit.kube.quantities import GI
+from arc_toolkit.kube.quantities import GI, device_name
 from arc_toolkit.sizing.shares import Portion, Share, Size
 
 if TYPE_CHECKING:

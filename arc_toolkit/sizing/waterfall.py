@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from arc_toolkit.kube.devices import devices_text
-from arc_toolkit.kube.quantities import KI, MI, cpu_text, memory_text
+from arc_toolkit.kube.quantities import KI, MI, cpu_text, devices_text, memory_text
 from arc_toolkit.output.json_document import document
 from arc_toolkit.output.table import table
 from arc_toolkit.sizing.fits import Fit

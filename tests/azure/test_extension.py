@@ -148,12 +148,12 @@ def test_inference_settings_bring_the_names_that_the_chart_reads() -> None:
         "sslSecret": "tls",
         "internalLoadBalancerProvider": "azure",
     }
-    assert extension.derived_settings(given) == {
+    assert extension.inference_settings(given) == {
         "scoringFe.serviceType.nodePort": "true",
         "scoringFe.serviceType.internalLoadBalancer": "true",
         "scoringFe.sslSecret": "tls",
     }
-    assert extension.derived_settings({"enableTraining": "True"}) == {}
+    assert extension.inference_settings({"enableTraining": "True"}) == {}
 
 
 @pytest.mark.parametrize(

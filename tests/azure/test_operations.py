@@ -16,7 +16,7 @@ from arc_toolkit.azure.session import (
     NOT_SIGNED_IN,
     Session,
     WouldSend,
-    explained,
+    explain_errors,
     open_session,
     sign_in,
 )
@@ -277,7 +277,7 @@ def test_a_failed_attach_is_one_sentence(session: Session, arm: Arm) -> None:
 def test_what_an_sdk_refuses_by_itself_is_not_called_a_network_problem(session: Session) -> None:
     from azure.core.exceptions import AzureError
 
-    with pytest.raises(ArcError) as error, explained("attaching x"):
+    with pytest.raises(ArcError) as error, explain_errors("attaching x"):
         raise AzureError("the compute is\n  odd.")
     assert str(error.value) == "attaching x: the compute is odd"
 

@@ -126,7 +126,7 @@ def answer(
     status: int, message: str, path: str = "/api/v1/nodes", **details: Any
 ) -> failures.ApiError:
     body = {"message": message, "details": details}
-    return failures.from_response(status, body, method="GET", path=path, where="the cluster x")
+    return failures.response_error(status, body, method="GET", path=path, server="the cluster x")
 
 
 def test_a_forbidden_in_a_namespace_names_it() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from arc_toolkit.cluster.outdated_types import outdated, seen_nodes
+from arc_toolkit.cluster.outdated_types import outdated_types, seen_nodes
 from arc_toolkit.kube.taints import Toleration
 from arc_toolkit.sizing.instance_types import GenerateOptions, generate
 from arc_toolkit.sizing.node_selection import DaemonSets, Selection, select_nodes, select_sizes
@@ -56,7 +56,7 @@ def stored(items: list[Object], manager: str = "arc-toolkit") -> dict[str, Objec
 def decide(
     now: list[Object], present: dict[str, Object], selection: Selection
 ) -> tuple[list[str], dict[str, str]]:
-    prune, keep = outdated(now, present, seen_nodes(selection))
+    prune, keep = outdated_types(now, present, seen_nodes(selection))
     return [item["metadata"]["name"] for item in prune], {
         item["metadata"]["name"]: why for item, why in keep
     }

@@ -17,7 +17,7 @@ from arc_toolkit.cluster.failures import (
     Gone,
     NotFound,
     Unreachable,
-    from_response,
+    response_error,
 )
 from arc_toolkit.diagnosis import history
 from arc_toolkit.diagnosis.history import History
@@ -53,7 +53,7 @@ class Script:
     `refused` is what lists of Volcano's objects raise.
     """
 
-    server, name, where = SERVER, "script", "the cluster script"
+    server, name, title = SERVER, "script", "the cluster script"
 
     def __init__(self, *acts: Any, refused: Exception | None = None) -> None:
         self._acts, self._refused = list(acts), refused
@@ -195,7 +195,7 @@ def test_cluster_that_was_restored_from_a_backup_is_listed_again(
         "message": "Timeout",
         "details": {"causes": [{"reason": "ResourceVersionTooLarge", "message": "x"}]},
     }
-    ahead = from_response(504, body, method="WATCH", path="/api/v1/pods", where="the cluster")
+    ahead = response_error(504, body, method="WATCH", path="/api/v1/pods", server="the cluster")
     client = Script(
         Listing([], "99"), [event("ADDED", pod("a", 100)), ahead], Listing([pod("a", 3)], "3")
     )

@@ -99,7 +99,7 @@ def test_the_reason_is_an_enum(
 ) -> None:
     found = unusable(parse_node(node(**overrides)))
     assert found is not None
-    assert (found.why, found.why.temporary) == (why, temporary)
+    assert (found.reason, found.reason.temporary) == (why, temporary)
 
 
 def test_the_brief_reason_of_a_taint_leaves_out_the_explanation() -> None:

@@ -37,7 +37,7 @@ def list_logs(
 
 def _client(workspace: str | None, resource_group: str | None, subscription: str | None) -> Any:
     from arc_toolkit.azure.scope import Resolver
-    from arc_toolkit.azure.session import explained, open_session
+    from arc_toolkit.azure.session import explain_errors, open_session
     from arc_toolkit.azure.workspace_computes import ml_client
 
     options = {
@@ -48,7 +48,7 @@ def _client(workspace: str | None, resource_group: str | None, subscription: str
     resolver = Resolver(options)
     place = resolver.workspace()
     session = open_session(resolver.az.cloud)
-    with explained(f"opening the workspace {place.name}"):
+    with explain_errors(f"opening the workspace {place.name}"):
         try:
             return ml_client(session, place, session.options)
         except ImportError:
@@ -56,12 +56,12 @@ def _client(workspace: str | None, resource_group: str | None, subscription: str
 
 
 def _files(client: Any, job: str, visited: set[str], depth: int) -> Iterator[LogFile]:
-    from arc_toolkit.azure.session import explained
+    from arc_toolkit.azure.session import explain_errors
 
     if job in visited:
         return
     visited.add(job)
-    with explained(f"reading the job {job}"):
+    with explain_errors(f"reading the job {job}"):
         try:
             operations = client.jobs._runs_operations
             place = (
