@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import yaml
 
 from arc_toolkit.edit.yaml.nodes import (
+    MAP,
+    STR,
     KeyPath,
     YamlNode,
     YamlText,
@@ -140,6 +142,16 @@ def duplicate_key(node: YamlNode) -> YamlNode | None:
                 seen.add(id(child))
                 nodes.append(child)
     return None
+
+
+def mapping_node(
+    fields: Mapping[str, YamlNode], start: yaml.Mark | None, end: yaml.Mark | None = None
+) -> yaml.MappingNode:
+    """A mapping that no file has, for values that are written in another form."""
+    pairs_of_nodes: list[tuple[YamlNode, YamlNode]] = [
+        (yaml.ScalarNode(STR, name, start, start), node) for name, node in fields.items()
+    ]
+    return yaml.MappingNode(MAP, pairs_of_nodes, start, end or start)
 
 
 # Templates of Argo that run no pod of their own; requests and plugins run in the pod of its agent.

@@ -17,9 +17,7 @@ from dataclasses import dataclass, replace
 import yaml
 
 from arc_toolkit.edit.yaml.nodes import (
-    MAP,
     SEQ,
-    STR,
     KeyPath,
     YamlNode,
     YamlText,
@@ -39,7 +37,7 @@ from arc_toolkit.placement.decisions import (
     SpecEditor,
     decide,
 )
-from arc_toolkit.placement.manifests import PREFERRED, REQUIRED, PodSpec
+from arc_toolkit.placement.manifests import PREFERRED, REQUIRED, PodSpec, mapping_node
 from arc_toolkit.placement.node_choice import add_toleration, refuse_contradictions
 from arc_toolkit.placement.place_plan import GRACE, RETRIES, SPOT, PlaceSettings
 from arc_toolkit.placement.spot import (
@@ -88,13 +86,14 @@ class CompiledPipeline:
 
     def pod_spec(self, executor: str, role: str, at: YamlNode) -> PodSpec:
         """What an executor says about nodes, in the form of a pod spec; the path is that of its settings."""
-        own = self.settings.get(executor)
+        settings = self.settings.get(executor)
         fields = {
-            "tolerations": get(own, "tolerations"),
-            "nodeSelector": get(own, "nodeSelector", "labels"),
-            "affinity": _affinity(own),
+            "tolerations": get(settings, "tolerations"),
+            "nodeSelector": get(settings, "nodeSelector", "labels"),
+            "affinity": _affinity(settings),
         }
-        node = _mapping({name: value for name, value in fields.items() if value is not None}, at)
+        present = {name: value for name, value in fields.items() if value is not None}
+        node = mapping_node(present, at.start_mark, at.end_mark)
         return PodSpec((*self.platform, *EXECUTORS, executor), node, role, Shape.POD_SPEC, False)
 
 
@@ -153,30 +152,26 @@ def _pipeline(
             executor = text_of(get(node, "components", reference, "executorLabel"))
             if executor is not None and executor in containers:
                 tasks.append(ContainerTask(name, (*place, name), task, executor))
-    own = {name: value for name, (_, value) in pairs(get(settings, *EXECUTORS)).items()}
+    by_executor = {name: value for name, (_, value) in pairs(get(settings, *EXECUTORS)).items()}
     name = text_of(get(node, "pipelineInfo", "name")) or ""
-    return CompiledPipeline(name, node, tuple(tasks), platform, own)
+    return CompiledPipeline(name, node, tuple(tasks), platform, by_executor)
 
 
 def _affinity(settings: YamlNode | None) -> YamlNode | None:
-    """`nodeAffinity` as a pod spec has it: terms without a weight are required, and any of them is enough."""
+    """`nodeAffinity` as a pod spec has it: terms without a weight are required, and any is enough."""
     terms = items_of(get(settings, "nodeAffinity"))
     if not terms:
         return None
+    mark = terms[0].start_mark
     required = [term for term in terms if get(term, "weight") is None]
-    preferred = [
-        _mapping({"preference": term}, term) for term in terms if get(term, "weight") is not None
+    preferred: list[YamlNode] = [
+        mapping_node({"preference": term}, mark) for term in terms if term not in required
     ]
     fields = {
-        REQUIRED[2]: _mapping({REQUIRED[3]: yaml.SequenceNode(SEQ, required)}, terms[0]),
+        REQUIRED[2]: mapping_node({REQUIRED[3]: yaml.SequenceNode(SEQ, required)}, mark),
         PREFERRED[2]: yaml.SequenceNode(SEQ, preferred),
     }
-    return _mapping({"nodeAffinity": _mapping(fields, terms[0])}, terms[0])
-
-
-def _mapping(fields: dict[str, YamlNode], at: YamlNode) -> YamlNode:
-    value = [(yaml.ScalarNode(STR, name), node) for name, node in fields.items()]
-    return yaml.MappingNode(MAP, value, at.start_mark, at.end_mark)
+    return mapping_node({"nodeAffinity": mapping_node(fields, mark)}, mark)
 
 
 # --- the second document ---------------------------------------------------------------------------------------

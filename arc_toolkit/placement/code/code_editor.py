@@ -1,6 +1,8 @@
-"""The operations of a plan on objects in Python code: collected as data, written as changes of the source.
+"""Changes of objects in Python code: collected as data, written as changes of the source.
 
-A new value goes into the dictionary, the call of a model or the list that is there, in the form that it has.
+A new value goes into the dictionary, the call of a model or the list in the code, in its form:
+`V1PodSpec(containers=[c])` gets `tolerations=[V1Toleration(key=...)]`, and `{"containers": [c]}` gets
+`"tolerations": [{"key": ...}]`.
 """
 
 from __future__ import annotations
@@ -8,7 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -20,7 +22,7 @@ from arc_toolkit.edit.code.nodes import CodeOrigin, OpaqueNode, ValueReader, pla
 from arc_toolkit.edit.code.source import Source
 from arc_toolkit.edit.code.text import Bracketed, written
 from arc_toolkit.edit.files.edits import Refused
-from arc_toolkit.edit.yaml.nodes import KeyPath, YamlNode, is_null, pairs
+from arc_toolkit.edit.yaml.nodes import INT, KeyPath, YamlNode, is_null, pairs
 from arc_toolkit.edit.yaml.proof import Value, holds
 from arc_toolkit.placement.code.code_tasks import CodeTask
 from arc_toolkit.placement.code.sdk_models import (
@@ -31,58 +33,76 @@ from arc_toolkit.placement.code.sdk_models import (
     is_model_path,
     snake_case,
 )
-from arc_toolkit.placement.code.sdk_paths import import_path
 from arc_toolkit.placement.code.task_writer import TaskWriter
+from arc_toolkit.placement.decisions import FieldChange
+from arc_toolkit.placement.pipelines import EXECUTORS
 
-# Below these a value may be shared by names, and then belongs to whoever else uses the name.
+# Below these a value may be shared by names, and then belongs to the other users of the name, too.
 _SHARED = frozenset(("tolerations", "affinity", "nodeSelector"))
 
 
+class _Spot(NamedTuple):
+    """How far a path goes in the code: the node there, the rest of the path, the node above it."""
+
+    node: YamlNode
+    rest: KeyPath
+    parent: YamlNode | None
+
+
+class _NewValue(NamedTuple):
+    """A value in place of a node, or items at its end; `name` is its field in the node above it."""
+
+    node: YamlNode
+    parent: YamlNode | None
+    name: str
+    value: Any
+
+
 class CodeEditor:
-    """Collects operations on the objects of one file; `write` makes them changes."""
+    """Collects changes of the objects of one file; `write` makes them changes of its source.
+
+    `tasks` are those of pipelines, by the number of the document and their role.
+    """
 
     def __init__(
         self,
         reader: ValueReader,
         documents: Sequence[YamlNode],
-        tasks: Mapping[int, tuple[CodeTask, tuple[str, ...]]],
+        tasks: Mapping[tuple[str | int, str | int], CodeTask],
     ) -> None:
         self._reader = reader
         self._documents = documents
-        # The nodes that stand for the settings of tasks of a pipeline.
         self._tasks = tasks
-        # By identity of node, so that what two names share is one place.
+        # By identity of node, because two names may share it.
         self._added: dict[int, tuple[YamlNode, dict[str, Any]]] = {}
-        self._appended: dict[int, tuple[YamlNode, YamlNode | None, str, list[Any]]] = {}
-        self._replaced: dict[int, tuple[YamlNode, YamlNode | None, str, Any]] = {}
-        self._operations: list[tuple[KeyPath, Any, bool]] = []
+        self._appended: dict[int, _NewValue] = {}
+        self._replaced: dict[int, _NewValue] = {}
+        self._of_tasks: dict[int, tuple[CodeTask, list[tuple[tuple[str, ...], Any]]]] = {}
+        self._changes: list[FieldChange] = []
 
     @property
     def empty(self) -> bool:
-        return not (self._added or self._appended or self._replaced)
+        return not self._changes
 
     def set(self, path: KeyPath, value: Value) -> None:
-        """Put a value at a path. One that is there and equal is not a change."""
+        """Put a value at a path. An equal value in the code is not a change."""
+        if self._change_task(path, value, is_item=False):
+            return
         node, rest, parent = self._descend(path)
         field = str(path[len(path) - len(rest) - 1])
         if not rest:
             if holds(node, value):
                 return
-            if not isinstance(node, yaml.ScalarNode) or (
-                isinstance(value, dict | list) and not is_null(node)
-            ):
+            is_filled = isinstance(value, dict | list) and not is_null(node)
+            if not isinstance(node, yaml.ScalarNode) or is_filled:
                 raise Refused(f"`{_shown(path)}` already exists")
             origin = self._reader.origin(node)
             if origin is None or origin.names:
-                raise Refused(
-                    f"`{_shown(path)}` comes from {origin.names[0] if origin else 'elsewhere'}"
-                )
+                source = origin.names[0] if origin else "elsewhere"
+                raise Refused(f"`{_shown(path)}` comes from {source}")
             self._replace(node, parent, field, value)
         elif isinstance(node, yaml.MappingNode):
-            tree = self._added.setdefault(id(node), (node, {}))[1]
-            for step in rest[:-1]:
-                tree = tree.setdefault(str(step), {})
-            if tree.setdefault(str(rest[-1]), deepcopy(value)) != value:
+            if self._new_fields(node, rest).setdefault(str(rest[-1]), deepcopy(value)) != value:
                 raise Refused(f"two changes want `{_shown(path)}`")
         elif is_null(node):
             filled: Any = value
@@ -91,39 +111,39 @@ class CodeEditor:
             self._replace(node, parent, field, filled)
         else:
             raise Refused(f"`{_shown(path)}` has no place")
-        self._operations.append((path, deepcopy(value), False))
+        self._changes.append(FieldChange(path, deepcopy(value)))
 
     def append(self, path: KeyPath, item: Value) -> None:
         """Put an item at the end of the list at a path, unless an item is the same."""
+        if self._change_task(path, item, is_item=True):
+            return
         node, rest, parent = self._descend(path)
-        item = self._completed(str(path[-1]), item, parent if not rest else node)
+        origin = self._reader.origin(parent if not rest else node)
+        if origin and isinstance(origin.expression, ast.Call):
+            item = _complete(str(path[-1]), item)
         if not rest and isinstance(node, yaml.SequenceNode):
             if any(holds(child, item) for child in node.value):
                 return
-            items = self._appended.setdefault(id(node), (node, parent, str(path[-1]), []))[3]
+            new = _NewValue(node, parent, str(path[-1]), [])
+            items = self._appended.setdefault(id(node), new).value
         elif isinstance(node, yaml.MappingNode) and rest:
-            tree = self._added.setdefault(id(node), (node, {}))[1]
-            for step in rest[:-1]:
-                tree = tree.setdefault(str(step), {})
-            items = tree.setdefault(str(rest[-1]), [])
+            items = self._new_fields(node, rest).setdefault(str(rest[-1]), [])
         else:
             self.set(path, [item])
             return
         if item not in items:
             items.append(deepcopy(item))
-        self._operations.append((path, item, True))
+        self._changes.append(FieldChange(path, item, is_item=True))
 
     def expected(self) -> list[Any]:
-        """The plain data of every object after the operations."""
+        """The plain data of every object after the changes."""
         data = [plain_data(document) for document in self._documents]
-        for path, value, is_item in self._operations:
+        for path, value, is_item in self._changes:
             holder = data[int(path[0])]
             for step in path[1:-1]:
-                if isinstance(holder, dict):
-                    holder[step] = below = holder.get(step) if holder.get(step) is not None else {}
-                    holder = below
-                else:
-                    holder = holder[step]
+                if isinstance(holder, dict) and holder.get(step) is None:
+                    holder[step] = {}
+                holder = holder[step]
             if not is_item:
                 holder[path[-1]] = _data(value)
             else:
@@ -134,28 +154,40 @@ class CodeEditor:
 
     # --- finding the place -------------------------------------------------------------------------------------
 
-    def _descend(self, path: KeyPath) -> tuple[YamlNode, KeyPath, YamlNode | None]:
-        """As far down a path as there are nodes: the node there, the rest of the path, and the node above it."""
+    def _change_task(self, path: KeyPath, value: Value, *, is_item: bool) -> bool:
+        """Record a setting of a kfp task, which is a call of its own; False for any other path."""
+        depth = 2 if path[1] == "tasks" else 1 + len(EXECUTORS)
+        task = self._tasks.get((path[0], path[depth])) if len(path) > depth else None
+        setting = tuple(str(step) for step in path[depth + 1 :])
+        if task is None or any(isinstance(step, int) for step in path[depth + 1 :]):
+            return False
+        self._of_tasks.setdefault(id(task), (task, []))[1].append((setting, value))
+        self._changes.append(FieldChange(path, value, is_item))
+        return True
+
+    def _new_fields(self, node: YamlNode, rest: KeyPath) -> dict[str, Any]:
+        """The new fields of a mapping, down to the last step of the rest of a path."""
+        fields = self._added.setdefault(id(node), (node, {}))[1]
+        for step in rest[:-1]:
+            fields = fields.setdefault(str(step), {})
+        return fields
+
+    def _descend(self, path: KeyPath) -> _Spot:
         node, parent = self._documents[int(path[0])], None
         for depth, step in enumerate(path[1:], start=1):
             below: YamlNode | None = None
             if isinstance(node, yaml.MappingNode):
-                pair = pairs(node).get(str(step))
-                below = pair[1] if pair else None
-            elif (
-                isinstance(node, yaml.SequenceNode)
-                and isinstance(step, int)
-                and step < len(node.value)
-            ):
-                below = node.value[step]
+                below = pairs(node).get(str(step), (None, None))[1]
+            elif isinstance(node, yaml.SequenceNode) and isinstance(step, int):
+                below = node.value[step] if step < len(node.value) else None
             if below is None:
-                self._check(node, path[:depth])
-                return node, path[depth:], parent
+                self._refuse_shared(node, path[:depth])
+                return _Spot(node, path[depth:], parent)
             parent, node = node, below
-        self._check(node, path)
-        return node, (), parent
+        self._refuse_shared(node, path)
+        return _Spot(node, (), parent)
 
-    def _check(self, node: YamlNode, path: KeyPath) -> None:
+    def _refuse_shared(self, node: YamlNode, path: KeyPath) -> None:
         if isinstance(node, OpaqueNode):
             raise Refused(f"`{_shown(path)}` {node.reason}")
         origin = self._reader.origin(node)
@@ -163,51 +195,42 @@ class CodeEditor:
             if self._reader.is_used_elsewhere(name):
                 raise Refused(f"`{_shown(path)}` comes from {name}, which is used elsewhere too")
 
-    def _completed(self, field: str, item: Value, holder: YamlNode | None) -> Value:
-        """What a model insists on, into everything that is new below it."""
-        origin = self._reader.origin(holder)
-        return (
-            _complete(field, item) if origin and isinstance(origin.expression, ast.Call) else item
-        )
-
     def _replace(self, node: YamlNode, parent: YamlNode | None, field: str, value: Any) -> None:
-        if self._replaced.setdefault(id(node), (node, parent, field, value))[3] != value:
+        new = _NewValue(node, parent, field, value)
+        if self._replaced.setdefault(id(node), new).value != value:
             raise Refused("two different values are asked for where a name makes them one")
 
     # --- writing -----------------------------------------------------------------------------------------------
 
     def write(self, changes: Changes, imports: NeededImports) -> None:
-        """All operations as changes of the source."""
+        """All changes of objects as changes of the source."""
         writer = _ValueWriter(self._reader, imports)
-        tasks = TaskWriter(self._reader.code, changes, imports)
-        for node, tree in self._added.values():
-            if id(node) in self._tasks:
-                tasks.add(*self._tasks[id(node)], tree)
-                continue
+        for node, fields in self._added.values():
             origin = self._origin(node)
             holder = origin.expression
-            for name, value in tree.items():
-                key = snake_case(name) if isinstance(holder, ast.Call) else name
-                text = writer.text(value, name, origin, len(key) + 4)
+            for name, value in fields.items():
                 if not isinstance(holder, ast.Call | ast.Dict):
                     raise Refused(f"`{name}` has no place in {type(holder).__name__}")
+                key = snake_case(name) if isinstance(holder, ast.Call) else name
+                text = writer.text(value, name, origin, origin, len(key) + 4)
                 changes.set(origin.statement, holder, key, text)
         for node, parent, name, items in self._appended.values():
-            if id(node) in self._tasks:
-                tasks.add(*self._tasks[id(node)], items)
-                continue
-            origin, above = self._origin(node), self._reader.origin(parent)
-            if not isinstance(origin.expression, ast.List):
+            origin = self._origin(node)
+            display = origin.expression
+            if not isinstance(display, ast.List):
                 raise Refused(f"`{name}` is not a list here")
-            as_data = origin.expression.elts[:1] and isinstance(origin.expression.elts[0], ast.Dict)
+            is_data = display.elts[:1] and isinstance(display.elts[0], ast.Dict)
+            form = None if is_data else self._reader.origin(parent)
             for item in items:
-                text = writer.item(item, name, origin, None if as_data else above)
-                changes.append_item(origin.statement, origin.expression, text)
+                text = writer.text(item, name, origin, form)
+                changes.append_item(origin.statement, display, text)
         for node, parent, name, value in self._replaced.values():
-            origin, above = self._origin(node), self._reader.origin(parent)
-            text = writer.item(value, name, origin, above)
+            origin = self._origin(node)
+            text = writer.text(value, name, origin, self._reader.origin(parent))
             changes.replace(origin.statement, origin.expression, text)
-        tasks.finish()
+        tasks = TaskWriter(self._reader.code, changes, imports)
+        for task, settings in self._of_tasks.values():
+            tasks.write(task, settings)
 
     def _origin(self, node: YamlNode) -> CodeOrigin:
         origin = self._reader.origin(node)
@@ -223,66 +246,49 @@ class _ValueWriter:
         self._reader = reader
         self._imports = imports
 
-    def text(self, value: Any, field: str, holder: CodeOrigin, before: int) -> str:
-        """A value for a field of an object."""
-        source, indent = holder.statement.source, _indent(holder)
-        return written(
-            self._value(value, field, holder, source), source, indent, len(indent) + before
-        )
+    def text(
+        self, value: Any, field: str, place: CodeOrigin, form: CodeOrigin | None, before: int = 0
+    ) -> str:
+        """A value for a field of the object `form`, at a place, `before` characters into its line."""
+        source, indent = place.statement.source, _indent(place)
+        expression = self._expression(value, field, form, source)
+        return written(expression, source, indent, len(indent) + before)
 
-    def item(self, value: Any, field: str, items: CodeOrigin, holder: CodeOrigin | None) -> str:
-        """An item of the list in a field; `holder` has the form of the object around it."""
-        source, indent = items.statement.source, _indent(items)
-        return written(self._value(value, field, holder, source), source, indent, len(indent))
-
-    def _value(
-        self, value: Any, field: str, holder: CodeOrigin | None, source: Source
+    def _expression(
+        self, value: Any, field: str, form: CodeOrigin | None, source: Source
     ) -> str | Bracketed:
         if isinstance(value, list):
-            return Bracketed(
-                "[", [("", self._value(item, field, holder, source)) for item in value], "]"
-            )
+            items = [("", self._expression(item, field, form, source)) for item in value]
+            return Bracketed("[", items, "]")
         if not isinstance(value, dict):
             return quoted(value, source) if isinstance(value, str) else repr(value)
-        call = (
-            holder.expression
-            if holder is not None and isinstance(holder.expression, ast.Call)
-            else None
-        )
-        name = (
-            field_class(field, self._class_of(call, holder))
-            if call is not None and holder is not None
-            else None
-        )
-        if call is None or holder is None or name is None:
+        name = None
+        if form is not None and isinstance(form.expression, ast.Call):
+            call = form.expression
+            path = self._reader.import_path(call.func, form.statement) or last_name(call.func)
+            name = field_class(field, path.rpartition(".")[2])
+        if form is None or name is None:
             items = [
-                (f"{quoted(key, source)}: ", self._value(item, key, None, source))
+                (f"{quoted(key, source)}: ", self._expression(item, key, None, source))
                 for key, item in value.items()
             ]
             return Bracketed("{", items, "}")
-        fields = [
-            (f"{snake_case(key)}=", self._value(item, key, holder, source))
+        items = [
+            (f"{snake_case(key)}=", self._expression(item, key, form, source))
             for key, item in value.items()
         ]
-        return Bracketed(f"{self._callee(call, name, holder.statement)}(", fields, ")")
-
-    def _class_of(self, call: ast.Call, holder: CodeOrigin) -> str:
-        path = import_path(call.func, holder.statement)
-        return path.rpartition(".")[2] if path else last_name(call.func)
+        return Bracketed(f"{self._callee(call, name, form.statement)}(", items, ")")
 
     def _callee(self, call: ast.Call, name: str, statement: Statement) -> str:
         """A class of the SDK of a call, as that one is written; imported if it has to be."""
         if isinstance(call.func, ast.Attribute):
             return f"{ast.unparse(call.func.value)}.{name}"
-        path = import_path(call.func, statement) or ""
-        if any(
-            module in PACKAGES or is_model_path(f"{module}.{name}")
-            for module in statement.scope.stars
-        ):
-            return name
+        for module in statement.scope.stars:
+            if module in PACKAGES or is_model_path(f"{module}.{name}"):
+                return name
         return self._imports.local_name(
             statement,
-            class_module(path),
+            class_module(self._reader.import_path(call.func, statement) or ""),
             name,
             is_it=lambda other: is_model_path(other) and other.rpartition(".")[2] == name,
             is_near=lambda module: any(module == p or module.startswith(f"{p}.") for p in PACKAGES),
@@ -291,28 +297,26 @@ class _ValueWriter:
 
 
 def _indent(holder: CodeOrigin) -> str:
-    """The indent of new items: that of the last item, if it is on a line of its own, else of the holder's line."""
+    """The indent of new items: of the last item, if on a line of its own, else of the holder's line."""
     source, node = holder.statement.source, holder.expression
+    parts: list[Any] = []
     match node:
         case ast.Call():
-            parts: list[Any] = [*node.args, *node.keywords]
+            parts = [*node.args, *node.keywords]
         case ast.Dict():
             parts = [key or value for key, value in zip(node.keys, node.values, strict=True)]
         case ast.List():
             parts = list(node.elts)
-        case _:
-            parts = []
     start = max((source.start(part) for part in parts), default=source.start(node))
-    own_line = not source.text[source.line_start(start) : start].strip()
-    return source.indent(start if own_line else source.start(node))
+    is_first_in_line = not source.text[source.line_start(start) : start].strip()
+    return source.indent(start if is_first_in_line else source.start(node))
 
 
 def _complete(field: str, value: Any) -> Any:
+    """What a model insists on, into everything below a new value."""
     if isinstance(value, dict):
-        return {
-            **{key: _complete(key, item) for key, item in value.items()},
-            **COMPLETED.get(field, {}),
-        }
+        fields = {key: _complete(key, item) for key, item in value.items()}
+        return fields | COMPLETED.get(field, {})
     return [_complete(field, item) for item in value] if isinstance(value, list) else value
 
 
@@ -322,11 +326,8 @@ def _data(value: Any) -> Any:
         return {key: _data(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_data(item) for item in value]
-    return (
-        value
-        if isinstance(value, str | bool) or value is None
-        else ("tag:yaml.org,2002:int", str(value))
-    )
+    is_plain = isinstance(value, str | bool) or value is None
+    return value if is_plain else (INT, str(value))
 
 
 def _shown(path: KeyPath) -> str:

@@ -20,7 +20,7 @@ from arc_toolkit.edit.yaml.nodes import YamlText
 from arc_toolkit.placement.apply_decisions import is_chosen, place_objects, place_pipelines
 from arc_toolkit.placement.code.code_editor import CodeEditor
 from arc_toolkit.placement.code.code_objects import CodeObjects, find_objects, hidden_specs
-from arc_toolkit.placement.code.code_tasks import find_pipelines
+from arc_toolkit.placement.code.code_tasks import CodeTask, find_pipelines
 from arc_toolkit.placement.manifests import Workload, read_objects
 from arc_toolkit.placement.pipelines import is_chosen_pipeline
 from arc_toolkit.placement.place_plan import SPOT, PlacePlan, PlaceSettings
@@ -39,8 +39,10 @@ class CodePlan(PlacePlan):
             *self.found.documents,
             *(pipeline.document for pipeline in self.pipelines),
         ]
-        self._tasks = {
-            key: task for pipeline in self.pipelines for key, task in pipeline.tasks.items()
+        self._tasks: dict[tuple[str | int, str | int], CodeTask] = {
+            (number, role): task
+            for number, pipeline in enumerate(self.pipelines, start=count)
+            for role, task in pipeline.tasks.items()
         }
         entries = tuple(read_objects(YamlText("", False, tuple(self.found.documents))))
         super().__init__(path, settings, entries, _ignores(code.sources))

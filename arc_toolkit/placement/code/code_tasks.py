@@ -1,8 +1,11 @@
-"""The tasks of kfp pipelines in Python code, and what is said about their nodes with `kfp.kubernetes`.
+"""The tasks of kfp pipelines in Python code, and what `kfp.kubernetes` says about their nodes.
 
-A pipeline is read as what kfp would compile of it, as far as it is about nodes: the settings of each task in the form
-of the second document. Only tasks that run a container have such settings; kfp fails at compile time for all others.
+A pipeline is read as what kfp would compile of it, as far as it is about nodes: the settings of each
+task in the form of the second document. Only tasks that run a container have such settings.
 https://kfp-kubernetes.readthedocs.io/en/kfp-kubernetes-2.0.0/
+
+    a = train(x=1)                                      {"platforms": {... {"executors": {"train":
+    kubernetes.add_node_selector(a, "disk", "ssd")          {"nodeSelector": {"labels": {"disk": "ssd"}}}}}}
 """
 
 from __future__ import annotations
@@ -18,35 +21,42 @@ from enum import Enum
 import yaml
 
 from arc_toolkit.edit.code.expressions import last_name, parts_of, short
-from arc_toolkit.edit.code.names import CodeScopes, Scope, Statement, certain_binding, find_bindings
-from arc_toolkit.edit.code.nodes import OpaqueNode, ValueReader
-from arc_toolkit.edit.yaml.nodes import MAP, SEQ, STR, YamlNode, get
-from arc_toolkit.placement.code.sdk_paths import import_path
+from arc_toolkit.edit.code.names import CodeScopes, Scope, Statement
+from arc_toolkit.edit.code.nodes import CodeMark, OpaqueNode, ValueReader, place_node
+from arc_toolkit.edit.code.values import call_arguments
+from arc_toolkit.edit.yaml.nodes import SEQ, YamlNode
+from arc_toolkit.placement.manifests import mapping_node
 from arc_toolkit.placement.pipelines import EXECUTORS, CompiledPipeline, ContainerTask
 
 _KUBERNETES = "kfp.kubernetes."
 _COMPONENTS = ("kfp.dsl.component", "kfp.dsl.container_component", "kfp.dsl.notebook_component")
 _PIPELINES = ("kfp.dsl.pipeline", "kfp.dsl.graph_component")
 _LOADERS = ("load_component_from_text", "load_component_from_file", "load_component_from_url")
-# Methods of a task that give the task back, and those that only a task which runs a container has (kfp 2.17).
+# Methods that only a task with a container has, and all that give the task back (kfp 2.17).
 _CONTAINER_METHODS = frozenset(
     (
-        *(
-            "set_accelerator_limit",
-            "set_accelerator_type",
-            "set_container_image",
-            "set_cpu_limit",
-            "set_gpu_limit",
-        ),
-        *("set_cpu_request", "set_env_variable", "set_memory_limit", "set_memory_request"),
+        *("set_accelerator_limit", "set_accelerator_type", "set_container_image"),
+        *("set_cpu_limit", "set_cpu_request", "set_env_variable", "set_gpu_limit"),
+        *("set_memory_limit", "set_memory_request"),
     )
 )
 _METHODS = _CONTAINER_METHODS | {
     *("add_node_selector_constraint", "after", "ignore_upstream_failure", "set_caching_options"),
     *("set_debug_pause", "set_display_name", "set_retry"),
 }
-_TOLERATION = ("key", "operator", "value", "effect", "toleration_seconds")
-_SCHEDULING = re.compile(r"add_(?:toleration|node_selector|node_affinity)(?:_json)?")
+# The functions of kfp.kubernetes about nodes, with their parameters after the task. Those of `_json`
+# take a parameter of the pipeline.
+_SIGNATURES = {
+    "add_toleration": ("key", "operator", "value", "effect", "toleration_seconds"),
+    "add_node_selector": ("label_key", "label_value"),
+    "add_node_affinity": ("match_expressions", "match_fields", "weight"),
+}
+_SCHEDULING = frozenset((*_SIGNATURES, *(f"{name}_json" for name in _SIGNATURES)))
+_FIELD_NAMES = {
+    "toleration_seconds": "tolerationSeconds",
+    "match_expressions": "matchExpressions",
+    "match_fields": "matchFields",
+}
 _CONTAINER_TEXT = re.compile(r"^implementation:\s+container:", re.MULTILINE)
 
 
@@ -66,22 +76,24 @@ class CodeTask:
     statement: Statement
     component: str
     name: str | None
+    role: str
     # Why it cannot be placed; empty if it can.
     reason: str = ""
-    role: str = ""
-    # The calls that say something about it: those of its own methods, and those of kfp.kubernetes.
+    # The calls that say something about it: of its own methods, and of kfp.kubernetes.
     methods: list[ast.Call] = field(default_factory=list)
     settings: list[tuple[ast.Call, Statement]] = field(default_factory=list)
+
+    def refuse(self, reason: str) -> None:
+        self.reason = self.reason or reason
 
 
 @dataclass
 class CodePipeline:
-    """A pipeline function, as what it would be compiled to, with its tasks."""
+    """A pipeline function, as what it would be compiled to, with its tasks by role."""
 
     compiled: CompiledPipeline
     document: YamlNode
-    # By identity of the nodes that stand for their settings, with the field that each stands for.
-    tasks: dict[int, tuple[CodeTask, tuple[str, ...]]]
+    tasks: dict[str, CodeTask]
     refused: list[tuple[CodeTask, YamlNode]]
 
 
@@ -89,123 +101,13 @@ def find_pipelines(
     code: CodeScopes, reader: ValueReader, roles: frozenset[str], first: int
 ) -> list[CodePipeline]:
     """Every pipeline of a module; the number of its document is `first` and so on."""
-    scopes = [(scope, call) for scope in code.scopes if (call := _pipeline_name(scope)) is not None]
-    helpers = _helpers(code, [scope for scope, _ in scopes]) if scopes else frozenset()
-    pipelines: list[CodePipeline] = []
-    for scope, name in scopes:
-        tasks = list(_tasks(scope, roles))
-        _read_settings(scope, tasks)
-        for task in tasks:
-            for use in scope.uses.get(task.name or "", ()):
-                if use.how == "argument" and use.path[-1] in helpers:
-                    line = use.statement.source.file_line(use.statement.stmt.lineno)
-                    task.reason = (
-                        task.reason
-                        or f"line {line} gives it to {use.path[-1]}, which is about its nodes"
-                    )
-        pipelines.append(_compiled(scope, name, tasks, reader, first + len(pipelines)))
-    return pipelines
-
-
-# --- what a function and a call are ----------------------------------------------------------------------------
-
-
-def _pipeline_name(scope: Scope) -> str | None:
-    """The name of the pipeline that a scope is the inside of; None if it is not one."""
-    if not isinstance(scope.node, ast.FunctionDef) or scope.statement is None:
-        return None
-    for decorator in scope.node.decorator_list:
-        called = decorator.func if isinstance(decorator, ast.Call) else decorator
-        if import_path(called, scope.statement) in _PIPELINES:
-            keywords = decorator.keywords if isinstance(decorator, ast.Call) else []
-            given = [item.value for item in keywords if item.arg == "name"]
-            if given and isinstance(given[0], ast.Constant):
-                return _kfp_name(str(given[0].value))
-            return _kfp_name(scope.node.name)
-    return None
+    return list(_PipelineReader(code, reader, roles).pipelines(first))
 
 
 def _kfp_name(text: str) -> str:
-    """As kfp writes names: https://github.com/kubeflow/pipelines/blob/2.17.0/sdk/python/kfp/dsl/utils.py"""
-    return re.sub(r"-+", "-", re.sub(r"[^-_0-9a-z]+", "-", text.lower()).replace("_", "-")).strip(
-        "-"
-    )
-
-
-def _makes(function: ast.expr, statement: Statement) -> Makes:
-    path = import_path(function, statement)
-    if path is not None:
-        known = (
-            path.startswith(("kfp.", "kfp_")) or path.partition(".")[0] in sys.stdlib_module_names
-        )
-        return Makes.OTHER if known else Makes.UNKNOWN
-    if not isinstance(function, ast.Name):
-        return Makes.OTHER
-    binding = certain_binding(find_bindings(function.id, statement, lambda _: False), statement)
-    value = binding.value if binding is not None else None
-    if binding is None:
-        return Makes.OTHER
-    if isinstance(value, ast.FunctionDef):
-        paths = [
-            import_path(item.func if isinstance(item, ast.Call) else item, binding.statement)
-            for item in value.decorator_list
-        ]
-        return Makes.CONTAINER if any(item in _COMPONENTS for item in paths) else Makes.OTHER
-    if not isinstance(value, ast.Call):
-        return Makes.OTHER
-    maker = value.func.func if isinstance(value.func, ast.Call) else value.func
-    if import_path(maker, binding.statement) in _COMPONENTS:
-        return Makes.CONTAINER
-    if last_name(value.func) not in _LOADERS:
-        return Makes.OTHER
-    texts = [item.value for item in ast.walk(value) if isinstance(item, ast.Constant)]
-    is_container = any(isinstance(item, str) and _CONTAINER_TEXT.search(item) for item in texts)
-    return Makes.CONTAINER if is_container else Makes.UNKNOWN
-
-
-# --- tasks -----------------------------------------------------------------------------------------------------
-
-
-def _tasks(scope: Scope, roles: frozenset[str]) -> Iterator[CodeTask]:
-    numbers: Counter[str] = Counter()
-    for statement in sorted(scope.statements, key=lambda item: item.order):
-        stmt = statement.stmt
-        if isinstance(stmt, ast.FunctionDef | ast.AsyncFunctionDef):
-            continue
-        value = (
-            getattr(stmt, "value", None)
-            if isinstance(stmt, ast.Assign | ast.AnnAssign | ast.Expr)
-            else None
-        )
-        plain, methods = _unwrapped(value) if isinstance(value, ast.Call) else (None, [])
-        for part in parts_of(stmt):
-            makes = _makes(part.func, statement) if isinstance(part, ast.Call) else Makes.OTHER
-            if not isinstance(part, ast.Call) or makes is Makes.OTHER:
-                continue
-            is_plain = part is plain
-            task = CodeTask(
-                part, statement, last_name(part.func), _target(stmt) if is_plain else None
-            )
-            task.methods = methods if is_plain else []
-            name = _kfp_name(task.component)
-            numbers[name] += 1
-            task.role = name if numbers[name] == 1 else f"{name}-{numbers[name]}"
-            if makes is Makes.UNKNOWN and not is_plain:
-                continue  # any function of another module
-            if not is_plain or (task.name is None and not isinstance(stmt, ast.Expr)):
-                task.reason = (
-                    "it is made inside of another expression: give it a statement of its own"
-                )
-            elif (
-                makes is Makes.UNKNOWN
-                and task.role not in roles
-                and not _runs_container(task, scope)
-            ):
-                task.reason = (
-                    f"{task.component} is not made here, so that it may be a pipeline or no component: "
-                    f"if it runs a container, --role {task.role} places it"
-                )
-            yield task
+    """As kfp writes names:
+    https://github.com/kubeflow/pipelines/blob/2.17.0/sdk/python/kfp/dsl/utils.py"""
+    return re.sub(r"-+", "-", re.sub(r"[^-0-9a-z]+", "-", text.lower())).strip("-")
 
 
 def _unwrapped(call: ast.Call) -> tuple[ast.Call, list[ast.Call]]:
@@ -226,196 +128,257 @@ def _target(stmt: ast.stmt) -> str | None:
     return targets[0].id if len(targets) == 1 and isinstance(targets[0], ast.Name) else None
 
 
-def _runs_container(task: CodeTask, scope: Scope) -> bool:
-    """Whether something is said about a task that only one which runs a container takes."""
-    if any(last_name(call.func) in _CONTAINER_METHODS for call in task.methods):
-        return True
-    for use in scope.uses.get(task.name or "", ()):
-        if use.how == "call" and use.path[-1] in _CONTAINER_METHODS:
-            return True
-        if use.how == "argument" and isinstance(use.value, ast.Call):
-            path = import_path(use.value.func, use.statement)
-            if path is not None and path.startswith(_KUBERNETES):
-                return True
-    return False
-
-
-def _read_settings(scope: Scope, tasks: list[CodeTask]) -> None:
-    """Gives each task the calls about it; a call about a task that cannot be seen is one about any of them."""
-    for statement in scope.statements:
-        for part in parts_of(statement.stmt):
-            if not isinstance(part, ast.Call):
-                continue
-            if isinstance(part.func, ast.Attribute) and part.func.attr in _METHODS:
-                holder = part.func.value
-                if isinstance(holder, ast.Name) and (task := _owner(holder.id, statement, tasks)):
-                    task.methods.append(part)
-                continue
-            if not _is_scheduling(part, statement):
-                continue
-            about = _about(part, statement)
-            owner = _owner(about.id, statement, tasks) if isinstance(about, ast.Name) else None
-            line = statement.source.file_line(part.lineno)
-            if owner is not None:
-                owner.settings.append((part, statement))
-                if statement.block is not owner.statement.block:
-                    owner.reason = (
-                        owner.reason or f"line {line} is about its nodes, and runs in another block"
-                    )
-                continue
-            for task in tasks:
-                task.reason = (
-                    task.reason
-                    or f"line {line} is about the nodes of a task that is not named there"
-                )
-
-
-def _helpers(code: CodeScopes, pipelines: list[Scope]) -> frozenset[str]:
-    """The functions that are not pipelines and say something about the nodes of a task."""
-    names = set()
-    for scope in code.scopes:
-        if isinstance(scope.node, ast.FunctionDef) and scope not in pipelines:
-            for statement in scope.statements:
-                calls = (part for part in parts_of(statement.stmt) if isinstance(part, ast.Call))
-                if any(_is_scheduling(call, statement) for call in calls):
-                    names.add(scope.node.name)
-    return frozenset(names)
-
-
-def _is_scheduling(call: ast.Call, statement: Statement) -> bool:
-    path = import_path(call.func, statement) or ""
-    return (
-        path.startswith(_KUBERNETES) and _SCHEDULING.fullmatch(path.rpartition(".")[2]) is not None
-    )
-
-
-def _about(call: ast.Call, statement: Statement) -> ast.expr | None:
-    """The task that a call of kfp.kubernetes is about, through others that give it back."""
-    given: ast.expr | None = call
-    while isinstance(given, ast.Call) and (import_path(given.func, statement) or "").startswith(
-        _KUBERNETES
-    ):
-        given = next(
-            iter([*given.args[:1], *(item.value for item in given.keywords if item.arg == "task")]),
-            None,
-        )
-    return given
-
-
-def _owner(name: str, statement: Statement, tasks: list[CodeTask]) -> CodeTask | None:
+def _task_named(name: str, statement: Statement, tasks: list[CodeTask]) -> CodeTask | None:
     """The last task of a name that is certainly made before a statement."""
     before = [
         task for task in tasks if task.name == name and task.statement.order < statement.order
     ]
-    if before and before[-1].statement.is_certain_before(statement):
+    if before and (before[-1].statement.is_certain_before(statement) or len(before) == 1):
         return before[-1]
-    return before[-1] if len(before) == 1 else None
+    return None
 
 
-# --- as compiled -----------------------------------------------------------------------------------------------
+class _PipelineReader:
+    """Reads the pipelines of one module."""
 
+    def __init__(self, code: CodeScopes, reader: ValueReader, roles: frozenset[str]) -> None:
+        self._code = code
+        self._reader = reader
+        self._roles = roles
 
-def _compiled(
-    scope: Scope, name: str, tasks: list[CodeTask], reader: ValueReader, number: int
-) -> CodePipeline:
-    statement = scope.statement
-    assert statement is not None
-    start = yaml.Mark("", 0, statement.source.file_line(statement.stmt.lineno) - 1, 0, None, 0)
-    own: dict[int, tuple[CodeTask, tuple[str, ...]]] = {}
-    settings: dict[str, YamlNode] = {}
-    places: dict[str, YamlNode] = {}
-    refused: list[tuple[CodeTask, YamlNode]] = []
-    containers = []
-    for task in tasks:
-        mark = reader.mark(task.call, task.statement)
-        if task.reason:
-            refused.append((task, yaml.ScalarNode(STR, task.role, mark, mark)))
-            continue
-        fields = _settings(task, reader, mark)
-        places[task.role] = _mapping(_retries(task, reader, mark), mark)
-        settings[task.role] = _mapping(fields, mark)
-        own |= {id(places[task.role]): (task, ()), id(settings[task.role]): (task, ())}
-        own |= {id(node): (task, (field_name,)) for field_name, node in fields.items()}
-        if (labels := get(fields.get("nodeSelector"), "labels")) is not None:
-            own[id(labels)] = task, ("nodeSelector", "labels")
-        containers.append(
-            ContainerTask(task.role, (number, "tasks", task.role), places[task.role], task.role)
+    def pipelines(self, first: int) -> Iterator[CodePipeline]:
+        named = [(scope, name) for scope in self._code.scopes if (name := self._name(scope))]
+        helpers = self._helpers([scope for scope, _ in named]) if named else set()
+        for number, (scope, name) in enumerate(named, start=first):
+            tasks = list(self._tasks(scope))
+            self._read_settings(scope, tasks)
+            for task in tasks:
+                for use in scope.uses.get(task.name or "", ()):
+                    if use.how == "argument" and use.path[-1] in helpers:
+                        line = use.statement.source.file_line(use.statement.stmt.lineno)
+                        helper = use.path[-1]
+                        task.refuse(f"line {line} gives it to {helper}, which is about its nodes")
+            yield self._compiled(scope, name, tasks, number)
+
+    # --- what a function and a call are ------------------------------------------------------------------------
+
+    def _path(self, node: ast.expr, statement: Statement) -> str:
+        """The import path of a function, or of the function of a call."""
+        function = node.func if isinstance(node, ast.Call) else node
+        return self._reader.import_path(function, statement) or ""
+
+    def _name(self, scope: Scope) -> str:
+        """The name of the pipeline that a scope is the inside of; empty if it is not one."""
+        if not isinstance(scope.node, ast.FunctionDef) or scope.statement is None:
+            return ""
+        for decorator in scope.node.decorator_list:
+            if self._path(decorator, scope.statement) in _PIPELINES:
+                for keyword in decorator.keywords if isinstance(decorator, ast.Call) else ():
+                    if keyword.arg == "name" and isinstance(keyword.value, ast.Constant):
+                        return _kfp_name(str(keyword.value.value))
+                return _kfp_name(scope.node.name)
+        return ""
+
+    def _makes(self, function: ast.expr, statement: Statement) -> Makes:
+        path = self._path(function, statement)
+        if path:
+            package = path.partition(".")[0]
+            is_other = package in sys.stdlib_module_names or path.startswith(("kfp.", "kfp_"))
+            return Makes.OTHER if is_other else Makes.UNKNOWN
+        binding = (
+            self._reader.certain(function.id, statement) if isinstance(function, ast.Name) else None
         )
-    node = _mapping(settings, start)
-    for step in reversed(EXECUTORS):
-        node = _mapping({step: node}, start)
-    document = yaml.MappingNode(
-        MAP, [*node.value, (yaml.ScalarNode(STR, "tasks"), _mapping(places, start))], start, start
-    )
-    compiled = CompiledPipeline(name, document, tuple(containers), (number,), settings)
-    return CodePipeline(compiled, document, own, refused)
+        value = binding.value if binding is not None else None
+        if binding is None or not isinstance(value, ast.FunctionDef | ast.Call):
+            return Makes.OTHER
+        if isinstance(value, ast.FunctionDef):
+            paths = [self._path(item, binding.statement) for item in value.decorator_list]
+            return Makes.CONTAINER if any(path in _COMPONENTS for path in paths) else Makes.OTHER
+        if self._path(value.func, binding.statement) in _COMPONENTS:
+            return Makes.CONTAINER
+        if last_name(value.func) not in _LOADERS:
+            return Makes.OTHER
+        texts = (item.value for item in ast.walk(value) if isinstance(item, ast.Constant))
+        is_container = any(isinstance(text, str) and _CONTAINER_TEXT.search(text) for text in texts)
+        return Makes.CONTAINER if is_container else Makes.UNKNOWN
 
+    def _is_scheduling(self, call: ast.Call, statement: Statement) -> bool:
+        path = self._path(call, statement)
+        return path.startswith(_KUBERNETES) and path.removeprefix(_KUBERNETES) in _SCHEDULING
 
-def _settings(task: CodeTask, reader: ValueReader, mark: yaml.Mark) -> dict[str, YamlNode]:
-    """The settings of the platform that the calls about a task make."""
-    tolerations: list[YamlNode] = []
-    affinity: list[YamlNode] = []
-    selector: dict[str, YamlNode] = {}
-    for call, statement in task.settings:
-        kind = last_name(call.func)
-        values = {item.arg or "**": reader.read(item.value, statement) for item in call.keywords}
-        names = {
-            "add_toleration": _TOLERATION,
-            "add_node_selector": ("label_key", "label_value"),
-            "add_node_affinity": ("match_expressions", "match_fields", "weight"),
-        }.get(kind, ("json",))
-        given = [item for item in call.args if not isinstance(item, ast.Starred)]
-        skipped = 0 if "task" in values else 1
-        values |= {
-            key: reader.read(item, statement)
-            for key, item in zip(names, given[skipped:], strict=False)
+    def _helpers(self, pipelines: list[Scope]) -> set[str]:
+        """The functions that are not pipelines and say something about the nodes of a task."""
+        return {
+            scope.node.name
+            for scope in self._code.scopes
+            if isinstance(scope.node, ast.FunctionDef) and scope not in pipelines
+            for statement in scope.statements
+            for part in parts_of(statement.stmt)
+            if isinstance(part, ast.Call) and self._is_scheduling(part, statement)
         }
-        values.pop("task", None)
-        here = reader.mark(call, statement)
-        whole = OpaqueNode(short(call), f"comes from {short(call)}", here, here)
-        if kind == "add_toleration" and "**" not in values:
-            values["tolerationSeconds"] = values.pop("toleration_seconds", whole)
-            tolerations.append(_mapping({k: v for k, v in values.items() if v is not whole}, here))
-        elif kind == "add_toleration_json":
-            tolerations.append(_mapping({"tolerationJson": whole}, here))
-        elif kind == "add_node_selector" and isinstance(values.get("label_key"), yaml.ScalarNode):
-            labels = selector.setdefault("labels", _mapping({}, here))
-            labels.value.append((values["label_key"], values.get("label_value", whole)))
-        elif kind == "add_node_affinity" and "**" not in values:
-            fields = {"match_expressions": "matchExpressions", "match_fields": "matchFields"}
-            affinity.append(
-                _mapping({fields.get(key, key): value for key, value in values.items()}, here)
-            )
-        elif "affinity" in kind:
-            affinity.append(_mapping({"nodeAffinityJson": whole}, here))
-        elif "selector" in kind:
-            selector["nodeSelectorJson"] = whole
-        else:
-            tolerations.append(_mapping({"tolerationJson": whole}, here))
-    result: dict[str, YamlNode] = {}
-    if tolerations:
-        result["tolerations"] = yaml.SequenceNode(SEQ, tolerations, mark, mark)
-    if selector:
-        result["nodeSelector"] = _mapping(selector, mark)
-    if affinity:
-        result["nodeAffinity"] = yaml.SequenceNode(SEQ, affinity, mark, mark)
-    return result
 
+    # --- tasks -------------------------------------------------------------------------------------------------
 
-def _retries(task: CodeTask, reader: ValueReader, mark: yaml.Mark) -> dict[str, YamlNode]:
-    for call in task.methods:
-        if last_name(call.func) == "set_retry":
-            given = [
-                *call.args[:1],
-                *(item.value for item in call.keywords if item.arg == "num_retries"),
-            ]
-            count = reader.read(given[0], task.statement) if given else _mapping({}, mark)
-            return {"retryPolicy": _mapping({"maxRetryCount": count}, mark)}
-    return {}
+    def _tasks(self, scope: Scope) -> Iterator[CodeTask]:
+        numbers: Counter[str] = Counter()
+        for statement in sorted(scope.statements, key=lambda item: item.order):
+            stmt = statement.stmt
+            if isinstance(stmt, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            is_plain_stmt = isinstance(stmt, ast.Assign | ast.AnnAssign | ast.Expr)
+            value = getattr(stmt, "value", None) if is_plain_stmt else None
+            plain, methods = _unwrapped(value) if isinstance(value, ast.Call) else (None, [])
+            for part in parts_of(stmt):
+                if not isinstance(part, ast.Call):
+                    continue
+                makes, is_plain = self._makes(part.func, statement), part is plain
+                if makes is Makes.OTHER:
+                    continue
+                component = last_name(part.func)
+                name = _kfp_name(component)
+                numbers[name] += 1
+                role = name if numbers[name] == 1 else f"{name}-{numbers[name]}"
+                if makes is Makes.UNKNOWN and not is_plain:
+                    continue  # any function of another module
+                target = _target(stmt) if is_plain else None
+                task = CodeTask(part, statement, component, target, role)
+                task.methods = methods if is_plain else []
+                if not is_plain or (target is None and not isinstance(stmt, ast.Expr)):
+                    task.refuse(
+                        "it is made inside of another expression: give it a statement of its own"
+                    )
+                is_asked = role in self._roles or self._runs_container(task, scope)
+                if makes is Makes.UNKNOWN and not is_asked:
+                    task.refuse(
+                        f"{component} is not made here and may be a pipeline or no component: "
+                        f"if it runs a container, --role {role} places it"
+                    )
+                yield task
 
+    def _runs_container(self, task: CodeTask, scope: Scope) -> bool:
+        """Whether something is said about a task that only one with a container takes."""
+        if any(last_name(call.func) in _CONTAINER_METHODS for call in task.methods):
+            return True
+        return any(
+            use.path[-1] in _CONTAINER_METHODS
+            if use.how == "call"
+            else use.how == "argument"
+            and isinstance(use.value, ast.Call)
+            and self._path(use.value, use.statement).startswith(_KUBERNETES)
+            for use in scope.uses.get(task.name or "", ())
+        )
 
-def _mapping(fields: dict[str, YamlNode], mark: yaml.Mark) -> yaml.MappingNode:
-    value: list[tuple[YamlNode, YamlNode]] = [
-        (yaml.ScalarNode(STR, key, mark, mark), node) for key, node in fields.items()
-    ]
-    return yaml.MappingNode(MAP, value, mark, mark)
+    def _read_settings(self, scope: Scope, tasks: list[CodeTask]) -> None:
+        """Gives each task the calls about it; a call about a hidden task is one about any of them."""
+        for statement in scope.statements:
+            for part in parts_of(statement.stmt):
+                if not isinstance(part, ast.Call):
+                    continue
+                if isinstance(part.func, ast.Attribute) and part.func.attr in _METHODS:
+                    task = self._subject(part.func.value, statement, tasks)
+                    if task is not None:
+                        task.methods.append(part)
+                elif self._is_scheduling(part, statement):
+                    task = self._subject(part, statement, tasks)
+                    line = statement.source.file_line(part.lineno)
+                    if task is None:
+                        reason = f"line {line} is about the nodes of a task that is not named there"
+                        for hidden in tasks:
+                            hidden.refuse(reason)
+                        continue
+                    task.settings.append((part, statement))
+                    if statement.block is not task.statement.block:
+                        task.refuse(f"line {line} is about its nodes, and runs in another block")
+
+    def _subject(
+        self, node: ast.expr | None, statement: Statement, tasks: list[CodeTask]
+    ) -> CodeTask | None:
+        """The task that a name means, or that calls of kfp.kubernetes are about and give back."""
+        while isinstance(node, ast.Call) and self._path(node, statement).startswith(_KUBERNETES):
+            node, _ = call_arguments(node, ("task",), statement).values.get("task", (None, None))
+        return _task_named(node.id, statement, tasks) if isinstance(node, ast.Name) else None
+
+    # --- as compiled -------------------------------------------------------------------------------------------
+
+    def _compiled(
+        self, scope: Scope, name: str, tasks: list[CodeTask], number: int
+    ) -> CodePipeline:
+        assert scope.statement is not None
+        start = CodeMark(scope.statement.source, scope.statement.stmt)
+        settings: dict[str, YamlNode] = {}
+        retries: dict[str, YamlNode] = {}
+        for task in tasks:
+            if not task.reason:
+                settings[task.role] = self._settings(task)
+                retries[task.role] = self._retries(task)
+        node: YamlNode = mapping_node(settings, start)
+        for step in reversed(EXECUTORS[1:]):
+            node = mapping_node({step: node}, start)
+        document = mapping_node({EXECUTORS[0]: node, "tasks": mapping_node(retries, start)}, start)
+        containers = tuple(
+            ContainerTask(role, (number, "tasks", role), entry, role)
+            for role, entry in retries.items()
+        )
+        compiled = CompiledPipeline(name, document, containers, (number,), settings)
+        refused = [
+            (task, place_node(task.statement.source, task.call)) for task in tasks if task.reason
+        ]
+        plain = {task.role: task for task in tasks if not task.reason}
+        return CodePipeline(compiled, document, plain, refused)
+
+    def _settings(self, task: CodeTask) -> yaml.MappingNode:
+        """The settings of the platform that the calls about a task make."""
+        tolerations: list[YamlNode] = []
+        affinity: list[YamlNode] = []
+        labels: list[tuple[YamlNode, YamlNode]] = []
+        by_parameter: dict[str, YamlNode] = {}
+        for call, statement in task.settings:
+            mark, kind = CodeMark(statement.source, call), last_name(call.func)
+            opaque = OpaqueNode(short(call), f"comes from {short(call)}", mark, mark)
+            fields = self._arguments(call, kind, statement)
+            if fields is not None and kind == "add_node_selector":
+                labels.append((fields["label_key"], fields.get("label_value", opaque)))
+            elif "selector" in kind:
+                by_parameter["nodeSelectorJson"] = opaque
+            elif "affinity" in kind:
+                affinity.append(mapping_node(fields or {"nodeAffinityJson": opaque}, mark))
+            else:
+                tolerations.append(mapping_node(fields or {"tolerationJson": opaque}, mark))
+        start = CodeMark(task.statement.source, task.call)
+        settings: dict[str, YamlNode] = {}
+        if tolerations:
+            settings["tolerations"] = yaml.SequenceNode(SEQ, tolerations, start, start)
+        if labels:
+            by_parameter["labels"] = mapping_node({}, start)
+            by_parameter["labels"].value += labels
+        if by_parameter:
+            settings["nodeSelector"] = mapping_node(by_parameter, start)
+        if affinity:
+            settings["nodeAffinity"] = yaml.SequenceNode(SEQ, affinity, start, start)
+        return mapping_node(settings, start)
+
+    def _arguments(
+        self, call: ast.Call, kind: str, statement: Statement
+    ) -> dict[str, YamlNode] | None:
+        """The arguments of a call by the names of fields; None if not all of them can be seen."""
+        arguments = call_arguments(call, ("task", *_SIGNATURES.get(kind, ())), statement)
+        fields = {
+            _FIELD_NAMES.get(name, name): self._reader.read(*bound)
+            for name, bound in arguments.values.items()
+            if name != "task"
+        }
+        is_key_hidden = kind == "add_node_selector" and not isinstance(
+            fields.get("label_key"), yaml.ScalarNode
+        )
+        return None if arguments.rest or kind not in _SIGNATURES or is_key_hidden else fields
+
+    def _retries(self, task: CodeTask) -> yaml.MappingNode:
+        start = CodeMark(task.statement.source, task.call)
+        for call in task.methods:
+            if last_name(call.func) == "set_retry":
+                arguments = call_arguments(call, ("num_retries",), task.statement).values
+                bound = arguments.get("num_retries")
+                count = self._reader.read(*bound) if bound else mapping_node({}, start)
+                policy = mapping_node({"maxRetryCount": count}, start)
+                return mapping_node({"retryPolicy": policy}, start)
+        return mapping_node({}, start)

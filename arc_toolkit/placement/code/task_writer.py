@@ -13,94 +13,76 @@ from arc_toolkit.edit.code.text import Bracketed, written
 from arc_toolkit.placement.code.code_tasks import CodeTask
 from arc_toolkit.placement.code.sdk_models import snake_case
 
-_MODULE = "kfp"
-_NAME = "kubernetes"
+_PACKAGE, _MODULE = "kfp", "kubernetes"
+_Argument = tuple[str, str | Bracketed]
 
 
 class TaskWriter:
-    """Collects what is new about each task; `finish` writes it."""
+    """Writes what is new about each task of one module."""
 
     def __init__(self, code: CodeScopes, changes: Changes, imports: NeededImports) -> None:
         self._code = code
         self._changes = changes
         self._imports = imports
-        self._new: dict[int, tuple[CodeTask, dict[str, Any]]] = {}
         self._names: set[str] = set()
 
-    def add(self, task: CodeTask, path: tuple[str, ...], value: Any) -> None:
-        """A new value at a path of the settings of a task."""
-        for step in reversed(path):
-            value = {step: value}
-        fields = self._new.setdefault(id(task), (task, {}))[1]
-        for name, item in value.items():
-            if isinstance(item, dict):
-                fields.setdefault(name, {}).update(item)
-            else:
-                fields.setdefault(name, []).extend(item)
+    def write(self, task: CodeTask, settings: list[tuple[tuple[str, ...], Any]]) -> None:
+        """Add a call for every setting: ("tolerations",) and a row, ("nodeSelector", "labels", key)
+        and a value, ("nodeAffinity",) and a term, ("retryPolicy", "maxRetryCount") and a number."""
+        source, name = task.statement.source, task.name
+        if name is None:
+            name = self._new_name(task)
+            self._changes.name_value(task.statement, name)
+        # After existing settings: the order is that of a list to which something is added.
+        sites = [task.statement, *(statement for _, statement in task.settings)]
+        site = max(sites, key=lambda statement: statement.order)
+        indent = source.indent(source.start(task.statement.stmt))
+        for path, value in settings:
+            call = self._call(task, name, path, value)
+            self._changes.insert_after(site, written(call, source, indent, len(indent)))
 
-    def finish(self) -> None:
-        for task, fields in self._new.values():
-            source, name = task.statement.source, task.name
-            if name is None:
-                name = self._new_name(task)
-                self._changes.name_value(task.statement, name)
-            # After what is said already, so that the order is that of a list to which something is added.
-            site = max(
-                [task.statement, *(place for _, place in task.settings)],
-                key=lambda place: place.order,
-            )
-            indent = source.indent(source.start(task.statement.stmt))
-            for call in self._calls(task, name, fields, source):
-                self._changes.insert_after(site, written(call, source, indent, len(indent)))
-
-    def _calls(
-        self, task: CodeTask, name: str, fields: dict[str, Any], source: Source
-    ) -> list[Bracketed]:
-        def text(value: str) -> str:
-            return quoted(value, source)
-
-        calls = []
-        first = ("", name)
-        for row in fields.get("tolerations", ()):
-            items = [first, *((f"{snake_case(key)}=", text(value)) for key, value in row.items())]
-            calls.append(Bracketed(f"{self._module(task)}.add_toleration(", items, ")"))
-        for key, value in fields.get("nodeSelector", {}).get("labels", {}).items():
-            items = [first, ("label_key=", text(key)), ("label_value=", text(value))]
-            calls.append(Bracketed(f"{self._module(task)}.add_node_selector(", items, ")"))
-        for term in fields.get("nodeAffinity", ()):
-            expressions = [("", _display(row, source)) for row in term["matchExpressions"]]
-            values: list[tuple[str, str | Bracketed]] = [
-                first,
-                ("match_expressions=", Bracketed("[", expressions, "]")),
-                *([("weight=", str(term["weight"]))] if "weight" in term else []),
-            ]
-            calls.append(Bracketed(f"{self._module(task)}.add_node_affinity(", values, ")"))
-        if "retryPolicy" in fields:
-            count = str(fields["retryPolicy"]["maxRetryCount"])
-            calls.append(Bracketed(f"{name}.set_retry(", [("num_retries=", count)], ")"))
-        return calls
+    def _call(self, task: CodeTask, name: str, path: tuple[str, ...], value: Any) -> Bracketed:
+        source = task.statement.source
+        arguments: list[_Argument]
+        match path:
+            case ("retryPolicy", _):
+                return Bracketed(f"{name}.set_retry(", [("num_retries=", str(value))], ")")
+            case ("tolerations",):
+                function = "add_toleration"
+                arguments = [
+                    (f"{snake_case(key)}=", quoted(text, source)) for key, text in value.items()
+                ]
+            case ("nodeSelector", _, key):
+                function = "add_node_selector"
+                arguments = [
+                    ("label_key=", quoted(key, source)),
+                    ("label_value=", quoted(value, source)),
+                ]
+            case _:
+                function = "add_node_affinity"
+                arguments = [("match_expressions=", _display(value["matchExpressions"], source))]
+                if "weight" in value:
+                    arguments.append(("weight=", str(value["weight"])))
+        return Bracketed(f"{self._module(task)}.{function}(", [("", name), *arguments], ")")
 
     def _module(self, task: CodeTask) -> str:
-        taken = find_bindings(_NAME, task.statement, lambda _: False)
         return self._imports.local_name(
             task.statement,
+            _PACKAGE,
             _MODULE,
-            _NAME,
-            is_it=lambda path: path == f"{_MODULE}.{_NAME}",
-            is_near=lambda module: module == _MODULE or module.startswith(f"{_MODULE}."),
-            is_taken=bool(taken),
+            is_it=lambda path: path == f"{_PACKAGE}.{_MODULE}",
+            is_near=lambda module: module == _PACKAGE or module.startswith(f"{_PACKAGE}."),
+            is_taken=bool(find_bindings(_MODULE, task.statement, lambda _: False)),
         )
 
     def _new_name(self, task: CodeTask) -> str:
         """A name that nothing in the module has."""
         if not self._names:
-            self._names = {
-                part.id
-                for source in self._code.sources
-                for stmt in source.body
-                for part in ast.walk(stmt)
-                if isinstance(part, ast.Name)
-            } | {name for scope in self._code.scopes for name in scope.bindings}
+            self._names = {name for scope in self._code.scopes for name in scope.bindings}
+            for source in self._code.sources:
+                for stmt in source.body:
+                    parts = ast.walk(stmt)
+                    self._names |= {part.id for part in parts if isinstance(part, ast.Name)}
         name, number = f"{task.component}_task", 1
         while name in self._names:
             number += 1
@@ -109,14 +91,11 @@ class TaskWriter:
         return name
 
 
-def _display(row: dict[str, Any], source: Source) -> Bracketed:
-    items: list[tuple[str, str | Bracketed]] = []
-    for key, value in row.items():
-        head = f"{quoted(key, source)}: "
-        if isinstance(value, list):
-            items.append(
-                (head, Bracketed("[", [("", quoted(item, source)) for item in value], "]"))
-            )
-        else:
-            items.append((head, quoted(value, source)))
-    return Bracketed("{", items, "}")
+def _display(value: Any, source: Source) -> str | Bracketed:
+    """Plain data as a display of Python."""
+    if isinstance(value, list):
+        return Bracketed("[", [("", _display(item, source)) for item in value], "]")
+    if isinstance(value, dict):
+        items = [(f"{quoted(key, source)}: ", _display(value[key], source)) for key in value]
+        return Bracketed("{", items, "}")
+    return quoted(value, source)
