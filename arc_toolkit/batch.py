@@ -1,7 +1,8 @@
-"""A run over paths: discover, read, hand each file to an engine, write. The edge between the editors and the world.
+"""A run over paths: discover, read, hand each file to an engine, write. The edge between the
+editors and the world.
 
-It knows neither AzureML nor Kubernetes: an `Engine` says what a file becomes. Results come one by one, so that memory
-stays flat; nothing here prints.
+It knows neither AzureML nor Kubernetes: an `Engine` says what a file becomes. Results come one by
+one, so that memory stays flat; nothing here prints.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from arc_toolkit.errors import ArcError
 from arc_toolkit.file_io import collector_slowed, read_bytes, read_raw, reason, write_atomic
 from arc_toolkit.findings import FileResult, without_changes
 
-_HELD_BYTES = 8 * 1024 * 1024
+_MAX_HELD_BYTES = 8 * 1024 * 1024
 _CLASH = "move it away and run again"
 
 
@@ -35,7 +36,9 @@ class Engine(Protocol):
         """See a file before any is processed, such as for its references to others."""
 
     def process(self, path: str, data: bytes, *, in_folder: bool, named: bool) -> FileResult:
-        """What the file becomes; `in_folder` if any of the given paths is a folder, `named` if this one is given."""
+        """What the file becomes; `in_folder` if any of the given paths is a folder, `named` if this
+        one is given.
+        """
 
     def finish(self) -> Iterable[Problem]:
         """What is wrong with the run as a whole."""
@@ -48,7 +51,8 @@ class Outcome:
     result: FileResult | None = None
     skipped: Skipped | None = None
     problem: Problem | None = None
-    # Whether the path was given itself: why it is skipped, or not all of it done, is always reported.
+    # Whether the path was given itself: why it is skipped, or not all of it done, is always
+    # reported.
     named: bool = False
     # What came from standard input, if there is no result that has it.
     stdin: bytes = b""
@@ -68,7 +72,7 @@ def _run(
     stdin = read_bytes("-") if any(item.path == "-" for item in files) else b""
     # What is read to prepare is kept for its own turn, up to a bound.
     held: dict[str, bytes] = {"-": stdin}
-    room = _HELD_BYTES
+    room = _MAX_HELD_BYTES
     for file in files:
         progress(f"looking for references: {file.path}")
         if file.path != "-" and (data := _quiet_read(file.path)) is not None:
@@ -149,7 +153,7 @@ def _quiet_read(path: str) -> bytes | None:
         return None
 
 
-# --- writing ---------------------------------------------------------------------------------------------------
+# --- writing --------------------------------------------------------------------------------------
 
 
 def write(result: FileResult) -> list[Problem]:

@@ -1,6 +1,7 @@
 """Findings, their fixes and the rules behind them: what `patch`, `check` and `validate` report.
 
-Frozen data: whoever finds something never prints it, and a fix can be listed, counted, shown and exported.
+Frozen data: whoever finds something never prints it, and a fix can be listed, counted, shown and
+exported.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ Language = Literal["yaml", "python", "yaml, python"]
 class Fix:
     """A change that fixes one finding. A job may behave differently after an unsafe one.
 
-    The edits are character spans of the file's text as it is before the run, without its byte order mark.
+    The edits are character spans of the file's text as it is before the run, without its byte order
+    mark.
     """
 
     title: str
@@ -34,8 +36,8 @@ class Fix:
 class Finding:
     """Something that a rule found, or a setting that was set or could not be set.
 
-    `reason` says why: the evidence, or why it was not changed. `line` and `column` count characters from 1; 0 means
-    the whole file.
+    `reason` says why: the evidence, or why it was not changed. `line` and `column` count characters
+    from 1; 0 means the whole file.
     """
 
     rule: str
@@ -46,7 +48,8 @@ class Finding:
     column: int = 0
     reason: str = ""
     fix: Fix | None = None
-    # Whether `FileResult.after` has the fix, or the setting that a note is about. It may never be written.
+    # Whether `FileResult.after` has the fix, or the setting that a note is about. It may never be
+    # written.
     applied: bool = False
 
     @property
@@ -66,7 +69,8 @@ class Rule:
     # needs --unsafe-fixes.
     fix: Literal["safe", "unsafe", "none"] = "none"
     language: Language = "yaml"
-    # The command that reports it, or several as `check, validate`; `patch` fixes findings of `check`.
+    # The command that reports it, or several as `check, validate`; `patch` fixes findings of
+    # `check`.
     command: str = "check"
     # Called by the package of the rule with the plan of a file.
     check: Callable[..., None] | None = None
@@ -76,7 +80,9 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class FileResult:
-    """What a run made of one file. Only one of `after`, `refused` and `skipped` may be set; none means unchanged."""
+    """What a run made of one file. Only one of `after`, `refused` and `skipped` may be set; none
+    means unchanged.
+    """
 
     path: str
     before: bytes
@@ -107,7 +113,9 @@ class FileResult:
 
 
 def without_changes(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """The findings of a file whose changes could not be made: nothing is fixed, and no note says that it was."""
+    """The findings of a file whose changes could not be made: nothing is fixed, and no note says
+    that it was.
+    """
     return tuple(
         replace(finding, applied=False, fix=None) if finding.applied else finding
         for finding in findings

@@ -9,13 +9,12 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 
 from arc_toolkit.azureml.apply_threads import place_threads
-from arc_toolkit.azureml.documents import Setting, Target
+from arc_toolkit.azureml.documents import Setting, Target, is_bound
 from arc_toolkit.azureml.expose import expose_parameters
 from arc_toolkit.azureml.kinds import Family, Role, Slot
 from arc_toolkit.azureml.plan import Plan
+from arc_toolkit.azureml.values import MAX_PIPELINE_DEPTH
 from arc_toolkit.edit.yaml.nodes import KeyPath, get, text_of
-
-DEFAULT_COMPUTE = ("settings", "default_compute")
 
 
 def apply_settings(plan: Plan) -> None:
@@ -27,78 +26,79 @@ def apply_settings(plan: Plan) -> None:
         place_threads(plan)
 
 
-def place_resources(plan: Plan, exposed: Collection[tuple[Target, Slot]] = ()) -> None:
-    """Instance type and count, except what is bound to an input of the pipeline."""
-    asked = [
+def place_resources(plan: Plan, exposed: Collection[tuple[Target, Slot]]) -> None:
+    """Instance type and count, except those that are bound to an input of the pipeline."""
+    requested = [
         Setting(slot.rule, slot, value)
         for slot, value in plan.requested_resources().items()
         if value is not None
     ]
-    for target in plan.targets() if asked else ():
-        if target.kind.family == Family.PIPELINE:
-            plan.report_other_file(target, asked[0].rule)
-        if target.kind.family in (Family.PIPELINE, Family.CONTROL):
+    for target in plan.targets() if requested else ():
+        kind = target.kind
+        if kind.family == Family.PIPELINE:
+            plan.report_other_file(target, requested[0].rule)
+        if kind.family in (Family.PIPELINE, Family.CONTROL):
             continue  # its steps have them
-        if target.parent is not None and target.kind.role == Role.COMPONENT:
+        if target.parent is not None and kind.role == Role.COMPONENT:
             continue  # written in place inside of a step, which overrides it
         if plan.leaves_to_parameters(target):
             continue
-        settings = [
-            setting.on(target) for setting in asked if (target, setting.slot) not in exposed
-        ]
-        if any(setting.slot is Slot.INSTANCE_COUNT for setting in settings):
+        free = [item for item in requested if (target, item.slot) not in exposed]
+        settings = [setting.on(target) for setting in free]
+        if any(setting.slot is Slot.INSTANCE_COUNT for setting in free):
             settings += _follow_count(plan, target)
         plan.place(target, settings)
 
 
 # Arguments that say on how many nodes a program runs: of torchrun, LightGBM, Lightning, Accelerate.
 _NODES = re.compile(
-    r"(?<!\S)--?(?:(?:n|num[-_]?)nodes|node[-_]count|num[-_]machines)(?:[ \t]+|=)(\d+|\$\{\{[\w.]+\}\})(?!\S)"
+    r"(?<!\S)--?(?:(?:n|num[-_]?)nodes|node[-_]count|num[-_]machines)(?:[ \t]+|=)"
+    r"(\d+|\$\{\{[\w.]+\}\})(?!\S)"
 )
+_COUNT = Slot.INSTANCE_COUNT.path
+_MAX_COUNT = ("resources", "max_instance_count")
+_WORKERS = ("distribution", "worker_count")
+_SERVERS = ("distribution", "parameter_server_count")
 
 
 def _follow_count(plan: Plan, target: Target) -> list[Setting]:
-    """What depends on the count: changed with it, or reported."""
+    """The values that depend on the count: changed with it, or reported.
+
+    `--instance-count 4` on a job with `worker_count: 2` and 2 instances sets `worker_count: 4`;
+    with `--nnodes 2` in its command there is a warning.
+    """
     count, rule = plan.settings.instance_count, Slot.INSTANCE_COUNT.rule
-    at = target.path_of(Slot.INSTANCE_COUNT.path)
+    at = target.path_of(_COUNT)
     if count is None or target.is_bound(at) or not target.kind.resources:
         return []
-    path = ("distribution", "worker_count")
-    workers = _value_here(plan, target, *path)
-    nodes = _other_nodes(plan, target, str(count))
-    most = target.text("resources", "max_instance_count") or ""
-    is_above = most.isdigit() and int(most) < count
-    if not (nodes or is_above) and workers in (None, str(count)):
+    workers = _value_here(plan, target, *_WORKERS)
+    follows_workers = workers in (None, str(count))
+    arguments = _other_nodes(plan, target, str(count))
+    maximum = target.text(*_MAX_COUNT) or ""
+    is_above = maximum.isdigit() and int(maximum) < count
+    if not arguments and not is_above and follows_workers:
         return []
     if not plan.wants(rule, target) or plan.ignored(rule, target, at):
         return []
     follows = f"does not follow --instance-count {count}"
-    for argument in nodes:
+    for argument in arguments:
         message = f"the command of {target.shown} has {argument}"
-        at_command = target.place_of(("command",))
-        plan.add_finding(
-            rule,
-            "warning",
-            message,
-            at_command,
-            reason=f"the argument {follows}: change it by hand",
-        )
+        reason = f"the argument {follows}: change it by hand"
+        plan.warn(rule, message, target.place_of(("command",)), reason)
     if is_above:
-        message = f"max_instance_count of {target.shown} is {most}"
-        at_most = target.place_of(("resources", "max_instance_count"))
-        plan.add_finding(
-            rule, "warning", message, at_most, reason=f"the maximum {follows}: change it by hand"
-        )
-    if workers in (None, str(count)):
+        message = f"max_instance_count of {target.shown} is {maximum}"
+        reason = f"the maximum {follows}: change it by hand"
+        plan.warn(rule, message, target.place_of(_MAX_COUNT), reason)
+    if follows_workers:
         return []
     # Of TensorFlow; Microsoft Learn: the default of worker_count is the number of instances.
-    servers = _value_here(plan, target, "distribution", "parameter_server_count") or "0"
+    servers = _value_here(plan, target, *_SERVERS) or "0"
     is_one_each = workers == _count_before(plan, target) and servers == "0"
-    if is_one_each and plan.language == "yaml" and target.text(*path) is not None:
-        return [Setting(rule, Slot.INSTANCE_COUNT, count, path)]
+    if is_one_each and plan.language == "yaml" and target.owns(_WORKERS):
+        return [Setting(rule, Slot.INSTANCE_COUNT, count, _WORKERS)]
     message = f"worker_count of {target.shown} is {workers}"
     why = "change it by hand" if is_one_each else "its workers are not one per instance"
-    plan.add_finding(rule, "warning", message, target.place_of(path), reason=f"it {follows}: {why}")
+    plan.warn(rule, message, target.place_of(_WORKERS), f"it {follows}: {why}")
     return []
 
 
@@ -110,43 +110,41 @@ def _value_here(plan: Plan, target: Target, name: str, *path: str) -> str | None
 
 
 def _is_changed_in_component(plan: Plan, target: Target) -> bool:
-    """Whether what depends on the count is changed or reported in the component that a step names."""
+    """Whether the values that depend on the count are handled in the component of a step."""
     filtered = plan.settings.steps or plan.settings.kinds
     return target.reference is not None and plan.library.is_given(target.reference) and not filtered
 
 
-def _other_nodes(plan: Plan, target: Target, count: str) -> list[str]:
-    """Arguments of the command with another number of nodes, also by an input, which each step may give another."""
+def _other_nodes(plan: Plan, target: Target, count: str) -> Iterable[str]:
+    """Arguments of the command with another number of nodes.
+
+    The number may be that of an input, which each step may give another value.
+    """
     command = plan.values.effective(target, "command") or ""
     if "node" not in command and "machines" not in command:  # cheap, and false nearly always
         return []
     is_own = "command" in target.own or not _is_changed_in_component(plan, target)
     arguments = []
     for match in _NODES.finditer(command):
-        number = plan.values.resolved(target, match[1])
-        if (
-            number is not None
-            and number.isdigit()
-            and number != count
-            and (is_own or "${{" in match[1])
-        ):
-            shown = f" ({number})" if "${{" in match[1] else ""
-            arguments.append(match[0] + shown)
+        number = plan.values.resolved(target, match[1]) or count
+        bound = is_bound(match[1])
+        if number.isdigit() and number != count and (is_own or bound):
+            arguments.append(f"{match[0]} ({number})" if bound else match[0])
     return arguments
 
 
 def _count_before(plan: Plan, target: Target) -> str:
     """The count that a target has without this run."""
     holders = (target, target.parent) if target.kind.role.is_trial else (target,)
-    counts = [
-        holder.text(*holder.path_of(Slot.INSTANCE_COUNT.path)) for holder in holders if holder
-    ]
+    counts = [holder.text(*holder.path_of(_COUNT)) for holder in holders if holder]
     counts.append(text_of(get(plan.values.replaced_resources(target), "instance_count")))
     return next((count for count in counts if count is not None), "1")
 
 
 # Steps that run on a compute of another kind, or on none.
 _ELSEWHERE = (Family.SPARK, Family.IMPORT, Family.DATA_TRANSFER, Family.FINETUNING, Family.CONTROL)
+_COMPUTE = Slot.COMPUTE.path
+_DEFAULT_COMPUTE = ("settings", "default_compute")
 
 
 def place_compute(plan: Plan) -> None:
@@ -159,39 +157,35 @@ def place_compute(plan: Plan) -> None:
         if target.kind.role == Role.STEP:
             steps_of.setdefault(id(target.parent), []).append(target)
     for target in plan.targets():
-        own = target.owns(("compute",))
-        if plan.unsupported(target, Slot.COMPUTE) is not None and not (
-            own and target.is_unknown_step
-        ):
+        has_compute = target.owns(_COMPUTE)
+        is_supported = plan.unsupported(target, Slot.COMPUTE) is None
+        if not is_supported and not (has_compute and target.is_unknown_step):
             continue
-        paths: list[KeyPath] = [("compute",)] if own else []
+        needs_compute = has_compute
+        paths: list[KeyPath] = []
         if target.kind.family == Family.PIPELINE:
             steps = steps_of.get(id(target), [])
             running = [step for step in _leaves(plan, steps) if step.kind.family not in _ELSEWHERE]
             if steps and not running:
                 continue
-            has_default = target.text(*DEFAULT_COMPUTE) is not None
-            needs_default = not steps or not all(step.owns(("compute",)) for step in running)
-            if has_default or (needs_default and not own and plan.language == "yaml"):
-                paths.insert(0, DEFAULT_COMPUTE)
-        elif not own and plan.needs_compute(target):
-            paths = [("compute",)]
+            needs_default = not steps or not all(step.owns(_COMPUTE) for step in running)
+            is_added = needs_default and not has_compute and plan.language == "yaml"
+            if target.owns(_DEFAULT_COMPUTE) or is_added:
+                paths.append(_DEFAULT_COMPUTE)
+        elif not has_compute:
+            needs_compute = plan.needs_compute(target)
+        if needs_compute:
+            paths.append(_COMPUTE)
         plan.place(target, [Setting("compute", Slot.COMPUTE, value, path) for path in paths])
 
 
 def _leaves(plan: Plan, steps: Iterable[Target], depth: int = 0) -> Iterator[Target]:
-    """The steps of a pipeline, with those of the pipelines that it uses in place of these, if they can be read."""
+    """The steps of a pipeline; a step that is a pipeline stands for its steps, if they can be read."""
     for step in steps:
-        document = (
-            plan.library.referenced(step)
-            if step.kind.family == Family.PIPELINE and depth < 9
-            else None
-        )
+        is_pipeline = step.kind.family == Family.PIPELINE and depth < MAX_PIPELINE_DEPTH
+        document = plan.library.referenced(step) if is_pipeline else None
         if document is not None and any(document.steps):
-            yield from _leaves(
-                plan,
-                (inner for inner in document.steps if inner.parent is document.root),
-                depth + 1,
-            )
+            inner = (item for item in document.steps if item.parent is document.root)
+            yield from _leaves(plan, inner, depth + 1)
         else:
             yield step

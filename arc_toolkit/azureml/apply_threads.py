@@ -1,4 +1,5 @@
-"""Thread settings into the targets of a file: where each kind keeps them, and what is reported where none does.
+"""Thread settings into the targets of a file: where each kind keeps them, and what is reported
+where none does.
 
 How many threads are right, and how that is written, is decided in `threads.py`.
 """
@@ -65,7 +66,9 @@ def decide_for(
     literal_only: bool = False,
     instance_type: str | None = None,
 ) -> Decision:
-    """The decision for one target, with all that is known about it; by the settings of the run if none are given."""
+    """The decision for one target, with all that is known about it; by the settings of the run if
+    none are given.
+    """
     settings = settings or plan.settings
     # LightGBM asked for by name needs no evidence; FAISS does, for the DataLoader's workers.
     evidence = () if settings.threads == "lightgbm" else plan.evidence(target)
@@ -138,9 +141,7 @@ def _is_windows(plan: Plan, target: Target) -> bool:
 
 
 def not_set(plan: Plan, target: Target, reason: str) -> None:
-    plan.add_finding(
-        THREADS, "warning", f"threads are not set on {target.shown}", target.at, reason=reason
-    )
+    plan.warn(THREADS, f"threads are not set on {target.shown}", target.at, reason)
 
 
 def _note_written(plan: Plan, target: Target, message: str, reason: str) -> None:
@@ -154,10 +155,9 @@ def _set_variables(plan: Plan, target: Target) -> None:
     if decision.how == "nothing":
         return
     if target.kind is KINDS[Family.PARALLEL, Role.SPEC]:
-        reason = f"{decision.reason}; but the processes per node of a v1.5 ParallelComponent are run settings"
-        plan.add_finding(
-            THREADS, "note", "threads are not set in this spec", target.at, reason=reason
-        )
+        why = "but the processes per node of a v1.5 ParallelComponent are run settings"
+        message = "threads are not set in this spec"
+        plan.add_finding(THREADS, "note", message, target.at, f"{decision.reason}; {why}")
         return
     if decision.how == "cannot":
         not_set(plan, target, decision.reason)
@@ -196,11 +196,13 @@ def _export_before_command(plan: Plan, target: Target) -> None:
     decision = _for_trial(plan, target)
     if decision.how == "nothing" or plan.ignored(THREADS, target, ("command",)):
         return
-    why = "a sweep step in a pipeline loses environment variables, so they are exported before the command"
-    reason = f"{why}; {decision.reason}"
+    reason = (
+        "a sweep step in a pipeline loses environment variables, so they are exported before the "
+        f"command; {decision.reason}"
+    )
     if decision.how == "cannot":
         message = f"threads are not set before the command of {target.shown}"
-        plan.add_finding(THREADS, "warning", message, target.at, reason=reason)
+        plan.warn(THREADS, message, target.at, reason)
         return
     command = text_of(get(target.node, "command"))
     if command is None or set(decision.names) <= exported_names(command).keys():
@@ -209,7 +211,8 @@ def _export_before_command(plan: Plan, target: Target) -> None:
     yielding = target.parent is None and bool(plan.library.uses(plan.path) - {"trial"})
     export = decision.export_command(yielding)
     path = (*target.path, "command")
-    # A line of its own: `&&` before `./monitor.sh & python train.py` would export to the monitor only.
+    # A line of its own: `&&` before `./monitor.sh & python train.py` would export to the monitor
+    # only.
 
     def prepend(editor: YamlEditor) -> None:
         editor.prepend(path, export)
@@ -220,7 +223,9 @@ def _export_before_command(plan: Plan, target: Target) -> None:
 
 
 def _for_trial(plan: Plan, target: Target) -> Decision:
-    """The decision for a trial: a file of its own runs on the instance types of the sweeps that name it."""
+    """The decision for a trial: a file of its own runs on the instance types of the sweeps that
+    name it.
+    """
     decisions: dict[tuple[str, int | None], tuple[str, Decision]] = {}
     for file, sweep in plan.library.users(plan.path, Family.SWEEP) if target.parent is None else ():
         instance_type = _instance_type_elsewhere(plan, file, sweep)
@@ -263,12 +268,9 @@ def _report_sweep_step(plan: Plan, target: Target) -> None:
         not_set(plan, target, f"{target.kind.why}: export them in the command of its trial")
     elif target.reference:
         trial = os.path.basename(target.reference)
-        reason = (
-            f"{target.kind.why}: the exports go before the command of {trial} (give that file too)"
-        )
-        plan.add_finding(
-            THREADS, "note", f"no variables on {target.shown}", target.at, reason=reason
-        )
+        why = f"the exports go before the command of {trial} (give that file too)"
+        message = f"no variables on {target.shown}"
+        plan.add_finding(THREADS, "note", message, target.at, f"{target.kind.why}: {why}")
 
 
 def _report_component(plan: Plan, target: Target) -> None:
@@ -280,4 +282,4 @@ def _report_component(plan: Plan, target: Target) -> None:
         return
     reason = f"{target.kind.why}, and no pipeline in the given paths uses it; {decision.reason}"
     message = "threads cannot be set in this component: set them on the step that uses it"
-    plan.add_finding(THREADS, "warning", message, target.at, reason=reason)
+    plan.warn(THREADS, message, target.at, reason)

@@ -124,7 +124,7 @@ class AzureMLFiles:
                 yield Problem("", f"{option} {name} matches nothing; there are: {listed}")
 
 
-# --- YAML ------------------------------------------------------------------------------------------------------
+# --- YAML -----------------------------------------------------------------------------------------
 
 
 class YamlTask(FileTask[YamlText, YamlPlan]):
@@ -197,7 +197,9 @@ def patch_yaml(
     note: NotePlan | None = None,
     inner: dict[str, dict[Slot, tuple[str, str]]] | None = None,
 ) -> FileResult:
-    """What the settings and rules make of one file; `inner` has the parameters of pipeline files looked at before."""
+    """What the settings and rules make of one file; `inner` has the parameters of pipeline files
+    looked at before.
+    """
     try:
         file = library.parse(path, data)
     except Unreadable as error:
@@ -215,7 +217,8 @@ def _expose_inner(
     in_folder: bool,
     inner: dict[str, dict[Slot, tuple[str, str]]],
 ) -> None:
-    """The parameters of the pipeline files that a file names, as this run leaves them: a pipeline passes them on.
+    """The parameters of the pipeline files that a file names, as this run leaves them: a pipeline
+    passes them on.
 
     This is decided before the file is planned, the innermost pipelines first.
     """

@@ -1,4 +1,6 @@
-"""Files as documents, and documents as targets: the jobs, steps, trials and components that settings go onto."""
+"""Files as documents, and documents as targets: the jobs, steps, trials and components that
+settings go onto.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,8 @@ from arc_toolkit.edit.yaml.nodes import (
 )
 from arc_toolkit.edit.yaml.writer import YamlStyle
 
-# How new AzureML files are written: a long command breaks before its arguments, `$[[...]]` being an optional one.
+# How new AzureML files are written: a long command breaks before its arguments, `$[[...]]` being an
+# optional one.
 FILE_STYLE = YamlStyle(fold_before=("-", "$[["))
 
 
@@ -101,7 +104,9 @@ class Setting:
 
 @dataclass(slots=True, eq=False)
 class Target:
-    """A job, step, trial, component or spec, in YAML or in code. Not changed once it is read; not frozen, for speed."""
+    """A job, step, trial, component or spec, in YAML or in code. Not changed once it is read; not
+    frozen, for speed.
+    """
 
     kind: TargetKind
     # The step's name; for a root the component's name or the file's.
@@ -146,7 +151,9 @@ class Target:
         return State.BOUND if is_bound(text) else State.DIFFERENT
 
     def path_of(self, path: KeyPath) -> KeyPath:
-        """Where the value counts that belongs at a path: a step's own `instance_type` wins over its `resources`."""
+        """Where the value counts that belongs at a path: a step's own `instance_type` wins over its
+        `resources`.
+        """
         if path[0] == "resources" and path[-1] in self.own and self.overrides_resources:
             return path[1:]
         return path
@@ -155,8 +162,9 @@ class Target:
     def overrides_resources(self) -> bool:
         """Whether keys of its own win over its `resources`.
 
-        azure-ai-ml passes the keys of a step that names a component to `set_resources` (entities/_builders/command.py
-        and parallel.py). It rejects them on an inline step, and ignores them on a sweep.
+        azure-ai-ml passes the keys of a step that names a component to `set_resources`
+        (entities/_builders/command.py and parallel.py). It rejects them on an inline step, and
+        ignores them on a sweep.
         """
         return self.kind in _OWN_RESOURCES and "component" in self.own
 
@@ -221,8 +229,8 @@ class SourceFile:
     documents: tuple[Document, ...]
 
 
-class Surroundings(Protocol):
-    """What a file's neighbours say about it and about what it names."""
+class ReferenceResolver(Protocol):
+    """The files that a file names, and how others use it."""
 
     def kind_of(self, path: str) -> TargetKind | None:
         """What a component file is: a step without `type` is what its component is."""
@@ -234,24 +242,24 @@ class Surroundings(Protocol):
         """How other files use this one."""
 
 
-def parse(path: str, data: bytes, around: Surroundings) -> SourceFile:
+def parse(path: str, data: bytes, resolver: ReferenceResolver) -> SourceFile:
     """The file's documents; `Unreadable` with a reason where there is none."""
     text, bom = decode(data)
     if "$schema" not in text and not has_hint(text):
         raise Unreadable("not AzureML", cause=SkipCause.FOREIGN)
     source = YamlText(text, bom, compose(text))
-    return of_nodes(path, data, source, around)
+    return of_nodes(path, data, source, resolver)
 
 
-def of_nodes(path: str, data: bytes, source: YamlText, around: Surroundings) -> SourceFile:
+def of_nodes(path: str, data: bytes, source: YamlText, resolver: ReferenceResolver) -> SourceFile:
     """The same from nodes that are composed already."""
     documents = []
     other = ""
     for index, root in enumerate(source.documents):
         if isinstance(root, yaml.MappingNode) and root.value:
-            kind, description = recognise(root, bool(around.uses(path) & {"component", "trial"}))
+            kind, description = recognise(root, bool(resolver.uses(path) & {"component", "trial"}))
             if kind is not None:
-                documents.append(_document(index, path, root, kind, around))
+                documents.append(_document(index, path, root, kind, resolver))
             elif description:
                 other = description
     if not documents:
@@ -260,23 +268,23 @@ def of_nodes(path: str, data: bytes, source: YamlText, around: Surroundings) -> 
 
 
 def _document(
-    index: int, path: str, root: yaml.MappingNode, kind: TargetKind, around: Surroundings
+    index: int, path: str, root: yaml.MappingNode, kind: TargetKind, resolver: ReferenceResolver
 ) -> Document:
     stem = os.path.basename(path).rpartition(".")[0] or os.path.basename(path)
     target = Target(kind, stem, (index,), root, root.value[0][0])
     target.name = target.text("name") or stem
     snapshot = (target.text("code") or "") if kind.role == Role.SPEC else ""
     written = target.text("component" if kind.family == Family.PIPELINE else "trial")
-    target.reference = around.find(written, path, snapshot)
+    target.reference = resolver.find(written, path, snapshot)
     targets = [target]
     if kind.family == Family.SWEEP and kind.role == Role.JOB:
         targets += _trial(target, Role.TRIAL)
     if kind.family == Family.PIPELINE:
-        targets += _steps(target, path, around)
+        targets += _steps(target, path, resolver)
     return Document(index, target, tuple(targets))
 
 
-def _steps(pipeline: Target, path: str, around: Surroundings) -> Iterator[Target]:
+def _steps(pipeline: Target, path: str, resolver: ReferenceResolver) -> Iterator[Target]:
     for name, (key, node) in pairs(pipeline.get("jobs")).items():
         if not isinstance(node, yaml.MappingNode):
             continue
@@ -288,14 +296,14 @@ def _steps(pipeline: Target, path: str, around: Surroundings) -> Iterator[Target
             key,
             pipeline,
         )
-        reference = around.find(step.text("component"), path)
+        reference = resolver.find(step.text("component"), path)
         needs_kind = reference is not None and step.get("type") is None
         kind = step_kind(
-            step.own, node, around.kind_of(reference) if needs_kind and reference else None
+            step.own, node, resolver.kind_of(reference) if needs_kind and reference else None
         )
         step.kind = kind
         step.reference = (
-            around.find(step.text("trial"), path) if kind.family == Family.SWEEP else reference
+            resolver.find(step.text("trial"), path) if kind.family == Family.SWEEP else reference
         )
         yield step
         if kind.family == Family.SWEEP:
@@ -306,7 +314,7 @@ def _steps(pipeline: Target, path: str, around: Surroundings) -> Iterator[Target
             if component is not None:
                 yield Target(component, name, (*step.path, "component"), inline, key, step)
         if step.get("jobs") is not None:
-            yield from _steps(step, path, around)
+            yield from _steps(step, path, resolver)
 
 
 def _trial(sweep: Target, role: Role) -> Iterator[Target]:
@@ -318,11 +326,13 @@ def _trial(sweep: Target, role: Role) -> Iterator[Target]:
         )
 
 
-# These three are asked for about five times per file, first for all files of a run and then for each; a new `Library`
-# forgets them, since a run may start in another folder.
+# These three are asked for about five times per file, first for all files of a run and then for
+# each; a new `Library` forgets them, since a run may start in another folder.
 @lru_cache(maxsize=4096)
 def local_reference(written: str | None, path: str) -> str | None:
-    """The file that `component: ./train.yml` or `trial: file:./spec.yaml` in `path` names; None for others."""
+    """The file that `component: ./train.yml` or `trial: file:./spec.yaml` in `path` names; None for
+    others.
+    """
     if written is None or written.startswith("azureml:") or "${{" in written:
         return None
     written = written.removeprefix("file:")

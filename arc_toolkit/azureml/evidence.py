@@ -1,4 +1,5 @@
-"""What a job runs, as far as files show it: the script of its command, what that imports, the packages around it.
+"""What a job runs, as far as files show it: the script of its command, what that imports, the
+packages around it.
 
 Another file of the code folder says nothing about a job: many jobs share a folder.
 """
@@ -30,10 +31,10 @@ _COMMANDS: tuple[tuple[str, ...], ...] = (
 _ENVIRONMENTS: tuple[tuple[str, ...], ...] = (("environment",), ("task", "environment"))
 _CODES: tuple[tuple[str, ...], ...] = (("code",), ("task", "code"))
 
-_KEPT = 512
+_MAX_REMEMBERED = 512
 # Files of code that are read for one command.
-_CODE_FILES = 200
-_CODE_BYTES = 256 * 1024
+_MAX_CODE_FILES = 200
+_MAX_CODE_CHARS = 256 * 1024
 
 _SCRIPT = re.compile(r"(?<![\w./$}-])([\w./-]+\.(?:py|sh|bash))(?![\w.])")
 _MODULE = re.compile(r"(?<!\S)-m[ \t]+([A-Za-z_][\w.]*)")
@@ -41,10 +42,12 @@ _IMPORTS = re.compile(
     r"^[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import[ \t]+(\([^)]*\)|[^\n#]+)|import[ \t]+([^\n#]+))",
     re.MULTILINE,
 )
-# Code that may run a framework without importing it: it loads a model, or trains with whatever is installed.
+# Code that may run a framework without importing it: it loads a model, or trains with whatever is
+# installed.
 _HIDDEN_USE = re.compile(
     r"(?:joblib|pickle|dill)\.loads?\(|\bload_model\(|\bpyfunc\b|\bimport_module\(|"
-    r"^[ \t]*(?:from|import)[ \t]+(?:flaml|autogluon|pycaret|darts|sktime|treelite|hummingbird|azureml\.automl)\b",
+    r"^[ \t]*(?:from|import)[ \t]+"
+    r"(?:flaml|autogluon|pycaret|darts|sktime|treelite|hummingbird|azureml\.automl)\b",
     re.MULTILINE,
 )
 
@@ -134,15 +137,15 @@ class EvidenceReader:
                         environment, folder, (code or ".") if is_spec else ""
                     )
 
-    # --- code ------------------------------------------------------------------------------------------------
+    # --- code -------------------------------------------------------------------------------------
 
     def _of_code(
         self, root: str, commands: list[str], key: tuple[str, ...]
     ) -> Iterator[FrameworkEvidence]:
         """The scripts that the commands name, and all that they import from the code folder.
 
-        If all of it was read, nothing loads a model, and no framework is named, the code uses none, even if the
-        packages of a shared environment have one.
+        If all of it was read, nothing loads a model, and no framework is named, the code uses none,
+        even if the packages of a shared environment have one.
         """
         folder = os.path.dirname(root) if root.endswith(".py") else root
         texts: dict[str, str | None] = {}
@@ -170,17 +173,17 @@ class EvidenceReader:
             hidden = hidden or has_word or _HIDDEN_USE.search(text) is not None
             if has_word or "DataLoader" in text:
                 yield from evidence_in_code(text, os.path.relpath(path, os.path.dirname(folder)))
-            if len(texts) < _CODE_FILES:
+            if len(texts) < _MAX_CODE_FILES:
                 paths += [name for name in _imported(text, path, folder) if name not in texts]
         self._decisive[key] = main > 0 and readable == main and not hidden
 
     def _text(self, path: str, texts: dict[str, str | None]) -> str | None:
         if path not in texts:
             text = self._files.read_text(path)
-            texts[path] = None if text is None else text[:_CODE_BYTES]
+            texts[path] = None if text is None else text[:_MAX_CODE_CHARS]
         return texts[path]
 
-    # --- packages --------------------------------------------------------------------------------------------
+    # --- packages ---------------------------------------------------------------------------------
 
     def _of_environment(
         self, environment: YamlNode, folder: str, snapshot: str
@@ -225,7 +228,7 @@ class EvidenceReader:
     ) -> tuple[FrameworkEvidence, ...]:
         if key not in self._kept:
             self._kept[key] = tuple(dict.fromkeys(find()))
-            if len(self._kept) > _KEPT:
+            if len(self._kept) > _MAX_REMEMBERED:
                 oldest, _ = self._kept.popitem(last=False)
                 self._decisive.pop(oldest, None)
         return self._kept[key]
@@ -235,8 +238,8 @@ def dockerfile_of(environment: YamlNode) -> str | None:
     """The Dockerfile that an environment is built from, as written beside the file."""
     build = get(environment, "build")
     if build is not None and "path" in pairs(build):
-        folder = text_of(get(build, "path")) or "."
-        return f"{folder.removeprefix('file:').rstrip('/')}/{text_of(get(build, 'dockerfile_path')) or 'Dockerfile'}"
+        folder = (text_of(get(build, "path")) or ".").removeprefix("file:").rstrip("/")
+        return f"{folder}/{text_of(get(build, 'dockerfile_path')) or 'Dockerfile'}"
     written = text_of(get(environment, "docker", "build", "dockerfile"))
     return written if written is not None and "\n" not in written else None
 
@@ -281,12 +284,12 @@ def _module_files(
                 yield os.path.join(base, f"{name}.py")
 
 
-# --- words of texts --------------------------------------------------------------------------------------------
+# --- words of texts -------------------------------------------------------------------------------
 
 
 _WORD = re.compile(r"(?i)(?<![a-z0-9])(lightgbm|faiss)(?![a-z])")
-# `import lightgbm`, `import a, faiss`, `from synapse.ml.lightgbm import x`, `from mlflow import lightgbm`,
-# `from langchain.vectorstores import FAISS`
+# `import lightgbm`, `import a, faiss`, `from synapse.ml.lightgbm import x`, `from mlflow import
+# lightgbm`, `from langchain.vectorstores import FAISS`
 _IMPORT = re.compile(
     r"(?m)^[ \t]*(?:import|from)[ \t]+(?:[^\n#]*[., \t])?(lightgbm|faiss|FAISS)\b(?![ \t]*=)"
 )

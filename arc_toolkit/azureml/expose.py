@@ -1,4 +1,6 @@
-"""`--expose-parameters`: the resources of the steps of a pipeline become inputs of it, whatever the language."""
+"""`--expose-parameters`: the resources of the steps of a pipeline become inputs of it, whatever the
+language.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ def expose_parameters(plan: Plan) -> set[tuple[Target, Slot]]:
     for pipeline, steps in plan.pipelines():
         slots: dict[Slot, set[Target]] = {}
         for slot, value in plan.requested_resources().items():
-            # An ignore of the setting itself keeps a step's value as much as one of expose-parameters.
+            # An ignore of the setting itself keeps a step's value as much as one of
+            # expose-parameters.
             free = [
                 step
                 for step in steps
@@ -81,7 +84,9 @@ def _binding(plan: Plan, pipeline: Target, slot: Slot) -> Setting:
 
 
 def _default(plan: Plan, pipeline: Target, steps: list[Target], slot: Slot) -> str | int | None:
-    """The default of the new input, without a change to what the steps get; None after a finding that says why."""
+    """The default of the new input, without a change to what the steps get; None after a finding
+    that says why.
+    """
     name = plan.parameter(pipeline, slot)
     binding = _binding(plan, pipeline, slot)
     unbound = [

@@ -1,7 +1,9 @@
-"""What `--expose-parameters` writes in YAML: inputs of pipelines, and component files of inline steps.
+"""What `--expose-parameters` writes in YAML: inputs of pipelines, and component files of inline
+steps.
 
-A leaf cannot have such inputs: `instance_count: ${{inputs.x}}` is rejected there, so only pipelines get them. An inline
-command step cannot bind its count either: its job moves to a component file beside the pipeline.
+A leaf cannot have such inputs: `instance_count: ${{inputs.x}}` is rejected there, so only pipelines
+get them. An inline command step cannot bind its count either: its job moves to a component file
+beside the pipeline.
 """
 
 from __future__ import annotations
@@ -38,20 +40,28 @@ def report_root(plan: YamlPlan, root: Target) -> None:
     kind = root.kind
     if kind.role == Role.SPEC:
         message = "a v1.5 spec has no place for parameters of resources"
-        reason = "pass them from `@dsl.pipeline` parameters to `runsettings.resource_layout.configure(...)`"
+        reason = (
+            "pass them from `@dsl.pipeline` parameters to "
+            "`runsettings.resource_layout.configure(...)`"
+        )
     elif not kind.resources or plan.library.uses(plan.path):
         return
     else:
         message = f"a {kind.name} cannot expose its resources"
-        reason = "azure-ai-ml rejects `instance_count: ${{inputs.x}}` in it: only a pipeline has such inputs"
+        reason = (
+            "azure-ai-ml rejects `instance_count: ${{inputs.x}}` in it: only a pipeline has such "
+            "inputs"
+        )
     plan.add_finding(EXPOSE, "note", message, root.at, reason=reason)
 
 
-# --- the inputs of a pipeline ----------------------------------------------------------------------------------
+# --- the inputs of a pipeline ---------------------------------------------------------------------
 
 
 def parameter_name(plan: YamlPlan, pipeline: Target, slot: Slot) -> str:
-    """The input for a slot: of the slot's name, unless the pipeline has such an input for something else."""
+    """The input for a slot: of the slot's name, unless the pipeline has such an input for something
+    else.
+    """
     return next(name for name in parameter_names(slot) if _is_free(plan, pipeline, slot, name))
 
 
@@ -98,7 +108,9 @@ def _is_free(
 def _is_for(
     plan: YamlPlan, steps: Mapping[str, Target], slot: Slot, path: KeyPath, depth: int
 ) -> bool:
-    """Whether a place below `jobs` takes the value of a slot; an inner pipeline may take it as its own input."""
+    """Whether a place below `jobs` takes the value of a slot; an inner pipeline may take it as its
+    own input.
+    """
     if path[1:] in (slot.path, slot.path[1:]):
         return True
     step = steps.get(str(path[0])) if path[1:-1] == ("inputs",) else None
@@ -130,7 +142,7 @@ def _bindings(node: YamlNode | None, path: KeyPath = ()) -> Iterator[tuple[KeyPa
             yield (*path, name), value.value
 
 
-# --- a pipeline in a pipeline ----------------------------------------------------------------------------------
+# --- a pipeline in a pipeline ---------------------------------------------------------------------
 
 
 def pass_on(plan: YamlPlan, outer: Target, step: Target) -> None:
@@ -153,7 +165,7 @@ def pass_on(plan: YamlPlan, outer: Target, step: Target) -> None:
                 f"the defaults differ ({inner}, and {declared} of the parameter): use --{slot.rule}"
             )
             message = f"{name} is not passed on to {step.shown}"
-            plan.add_finding(EXPOSE, "warning", message, step.place_of(path), reason=reason)
+            plan.warn(EXPOSE, message, step.place_of(path), reason)
             continue
         value = int(inner) if slot == Slot.INSTANCE_COUNT and inner.isdigit() else inner
         has_value = asked is None and declared is not None
@@ -161,11 +173,13 @@ def pass_on(plan: YamlPlan, outer: Target, step: Target) -> None:
             plan.set(EXPOSE, step, path, Parameter(own))
 
 
-# --- an inline command step ------------------------------------------------------------------------------------
+# --- an inline command step -----------------------------------------------------------------------
 
 
 def move_to_component(plan: YamlPlan, step: Target) -> bool:
-    """An inline step cannot bind its count (azure-ai-ml: "component missing"): its job becomes a component file."""
+    """An inline step cannot bind its count (azure-ai-ml: "component missing"): its job becomes a
+    component file.
+    """
     stem = os.path.basename(plan.path).rpartition(".")[0] or "pipeline"
     name = re.sub(r"[^a-z0-9_]+", "_", f"{stem}_{step.name}".lower()).strip("_")
     name = name if name[:1].isalpha() else f"c_{name}"
@@ -175,7 +189,8 @@ def move_to_component(plan: YamlPlan, step: Target) -> bool:
     taken: dict[str, str] = {}
 
     def move(editor: YamlEditor) -> None:
-        # `component` takes the place of `command`, so that one line stays even where nothing else does.
+        # `component` takes the place of `command`, so that one line stays even where nothing else
+        # does.
         for key in moved:
             if key not in taken:  # it is tried first
                 taken[key] = editor.lines((*step.path, key), comments=key != "command")
@@ -198,8 +213,10 @@ def move_to_component(plan: YamlPlan, step: Target) -> bool:
         plan.refusals.append(problem)
     if problem is not None or head is None:
         message = f"instance_count of step `{step.name}` is not exposed"
-        reason = f"an inline command step cannot bind its count, and moving it to a component file fails: {problem}"
-        plan.add_finding(EXPOSE, "warning", message, step.at, reason=reason)
+        why = (
+            "an inline command step cannot bind its count, and moving it to a component file fails"
+        )
+        plan.warn(EXPOSE, message, step.at, f"{why}: {problem}")
         return False
     path = os.path.join(os.path.dirname(plan.path), file)
     plan.new_files.append(
@@ -213,7 +230,9 @@ def move_to_component(plan: YamlPlan, step: Target) -> bool:
 
 
 def _file(head: dict[str, Any], body: dict[str, YamlNode | None], taken: dict[str, str]) -> str:
-    """The component: what is moved is written as its author wrote it, with its comments, if that can stand alone."""
+    """The component: what is moved is written as its author wrote it, with its comments, if that
+    can stand alone.
+    """
     text = file_text(head, FILE_STYLE) + "".join(taken.values())
     try:
         is_same = _means(compose(text), head, body)
@@ -271,7 +290,8 @@ _FOLDER = {"type": "uri_folder"}
 
 def _input(plan: YamlPlan, step: Target, value: Any, depth: int = 0) -> dict[str, Any] | None:
     """The component's input for what a step passes, as azure-ai-ml makes it of an inline step
-    (entities/_job/pipeline/_component_translatable.py): a literal, a typed input, or what a binding leads to.
+    (entities/_job/pipeline/_component_translatable.py): a literal, a typed input, or what a binding
+    leads to.
     """
     pipeline = step.parent
     if isinstance(value, dict):
@@ -298,8 +318,9 @@ def _input(plan: YamlPlan, step: Target, value: Any, depth: int = 0) -> dict[str
 
 
 def _typed_literal(value: Any) -> dict[str, Any] | None:
-    """The type of `{value: 1000}`: 0 and 1 become booleans and other numbers integers, in this order
-    (InputLiteralValueSchema in _schema/job/input_output_entry.py)."""
+    """The type of `{value: 1000}`: 0 and 1 become booleans and other numbers integers, in this
+    order (InputLiteralValueSchema in _schema/job/input_output_entry.py).
+    """
     if isinstance(value, int | float):
         return {"type": "boolean" if value in (0, 1) else "integer"}
     return {"type": "string"} if isinstance(value, str) else None
@@ -325,7 +346,9 @@ def _of_step(
 
 
 def _output(step: Target, value: Any) -> dict[str, Any]:
-    """The component's output: its own type, that of the pipeline's output which it is bound to, or a folder."""
+    """The component's output: its own type, that of the pipeline's output which it is bound to, or
+    a folder.
+    """
     if (
         isinstance(value, str)
         and step.parent is not None

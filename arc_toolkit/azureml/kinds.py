@@ -1,7 +1,7 @@
 """Which AzureML document this is, and which settings each kind keeps: the one table to change.
 
-Facts: loading every kind with azure-ai-ml 1.35 and looking at the REST body it would send. A field that is
-accepted and then dropped is not a slot.
+Facts: loading every kind with azure-ai-ml 1.35 and looking at the REST body it would send. A field
+that is accepted and then dropped is not a slot.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class Role(StrEnum):
     TRIAL = "trial"
     # The trial of a sweep step that is written in place.
     STEP_TRIAL = "step trial"
-    # Component SDK v1.5: a component file, and a step in Python code, which has its settings in `runsettings`.
+    # Component SDK v1.5: a component file, and a step in Python code, which has its settings in
+    # `runsettings`.
     SPEC = "spec"
     V15_STEP = "v1.5 step"
 
@@ -106,59 +107,41 @@ _SPARK = "Spark takes a fixed list of VM sizes, not an instance type"
 _PIPELINE = "a pipeline has no resources of its own: its steps have"
 _FOREIGN = "this kind does not run on Kubernetes"
 _CONTROL = "a branch or loop has no resources of its own: its steps have"
+_TRIAL = "a sweep job has its environment variables in its trial"
+_V2_ROLES = (Role.JOB, Role.COMPONENT, Role.STEP)
 
+_ROWS: tuple[tuple[Family, tuple[Role, ...], frozenset[Slot], str], ...] = (
+    (Family.COMMAND, (Role.JOB, Role.STEP, Role.V15_STEP), _ALL, ""),
+    (Family.COMMAND, (Role.COMPONENT,), _RESOURCES, _DROPS),
+    (Family.COMMAND, (Role.SPEC,), _VARIABLES, _SPEC),
+    (Family.DISTRIBUTED, (Role.V15_STEP,), _ALL, ""),
+    (Family.DISTRIBUTED, (Role.SPEC,), _VARIABLES, _SPEC),
+    (Family.PARALLEL, (Role.STEP, Role.V15_STEP), _ALL, ""),
+    (Family.PARALLEL, (Role.COMPONENT,), _RESOURCES, _DROPS),
+    (Family.PARALLEL, (Role.SPEC,), _VARIABLES, _SPEC),
+    (Family.SWEEP, (Role.JOB,), _RESOURCES | _COMPUTE, _TRIAL),
+    (Family.SWEEP, (Role.TRIAL,), _RESOURCES | _VARIABLES, ""),
+    (Family.SWEEP, (Role.STEP,), _RESOURCES | _COMPUTE, _LOSES),
+    # Kept in the dict, absent in the REST body.
+    (Family.SWEEP, (Role.STEP_TRIAL,), _RESOURCES, _LOSES),
+    (Family.SWEEP, (Role.SPEC,), _VARIABLES, _SPEC),
+    (Family.SWEEP, (Role.V15_STEP,), _NONE, "a SweepComponent takes no instance type"),
+    (Family.AUTOML, (Role.JOB, Role.STEP), _ALL, ""),
+    (Family.AUTOML, (Role.COMPONENT,), _NONE, "an AutoML component has no resources: its step has"),
+    (Family.PIPELINE, (Role.JOB,), _COMPUTE, _PIPELINE),
+    (Family.PIPELINE, (Role.COMPONENT, Role.STEP), _NONE, _PIPELINE),
+    (Family.SPARK, _V2_ROLES, _NONE, _SPARK),
+    (Family.IMPORT, _V2_ROLES, _NONE, _FOREIGN),
+    (Family.DATA_TRANSFER, _V2_ROLES, _NONE, _FOREIGN),
+    (Family.CONTROL, (Role.STEP,), _NONE, _CONTROL),
+    (Family.FINETUNING, (Role.JOB, Role.STEP), _NONE, _FOREIGN),
+    (Family.OTHER, (Role.STEP,), _NONE, "the kind of this step is not known"),
+    (Family.OTHER, (Role.SPEC,), _NONE, _SPEC),
+)
 KINDS: Mapping[tuple[Family, Role], TargetKind] = {
-    (kind.family, kind.role): kind
-    for kind in (
-        TargetKind(Family.COMMAND, Role.JOB, _ALL),
-        TargetKind(Family.COMMAND, Role.COMPONENT, _RESOURCES, _DROPS),
-        TargetKind(Family.COMMAND, Role.STEP, _ALL),
-        TargetKind(Family.PARALLEL, Role.COMPONENT, _RESOURCES, _DROPS),
-        TargetKind(Family.PARALLEL, Role.STEP, _ALL),
-        TargetKind(
-            Family.SWEEP,
-            Role.JOB,
-            _RESOURCES | _COMPUTE,
-            "a sweep job has its environment variables in its trial",
-        ),
-        TargetKind(Family.SWEEP, Role.TRIAL, _RESOURCES | _VARIABLES),
-        TargetKind(Family.SWEEP, Role.STEP, _RESOURCES | _COMPUTE, _LOSES),
-        # Kept in the dict, absent in the REST body.
-        TargetKind(Family.SWEEP, Role.STEP_TRIAL, _RESOURCES, _LOSES),
-        TargetKind(Family.AUTOML, Role.JOB, _ALL),
-        TargetKind(Family.AUTOML, Role.STEP, _ALL),
-        TargetKind(
-            Family.AUTOML,
-            Role.COMPONENT,
-            _NONE,
-            "an AutoML component has no resources: its step has",
-        ),
-        TargetKind(Family.PIPELINE, Role.JOB, _COMPUTE, _PIPELINE),
-        TargetKind(Family.PIPELINE, Role.COMPONENT, _NONE, _PIPELINE),
-        TargetKind(Family.PIPELINE, Role.STEP, _NONE, _PIPELINE),
-        TargetKind(Family.SPARK, Role.JOB, _NONE, _SPARK),
-        TargetKind(Family.SPARK, Role.COMPONENT, _NONE, _SPARK),
-        TargetKind(Family.SPARK, Role.STEP, _NONE, _SPARK),
-        TargetKind(Family.IMPORT, Role.JOB, _NONE, _FOREIGN),
-        TargetKind(Family.IMPORT, Role.STEP, _NONE, _FOREIGN),
-        TargetKind(Family.IMPORT, Role.COMPONENT, _NONE, _FOREIGN),
-        TargetKind(Family.DATA_TRANSFER, Role.JOB, _NONE, _FOREIGN),
-        TargetKind(Family.DATA_TRANSFER, Role.STEP, _NONE, _FOREIGN),
-        TargetKind(Family.DATA_TRANSFER, Role.COMPONENT, _NONE, _FOREIGN),
-        TargetKind(Family.CONTROL, Role.STEP, _NONE, _CONTROL),
-        TargetKind(Family.FINETUNING, Role.JOB, _NONE, _FOREIGN),
-        TargetKind(Family.FINETUNING, Role.STEP, _NONE, _FOREIGN),
-        TargetKind(Family.OTHER, Role.STEP, _NONE, "the kind of this step is not known"),
-        TargetKind(Family.COMMAND, Role.SPEC, _VARIABLES, _SPEC),
-        TargetKind(Family.DISTRIBUTED, Role.SPEC, _VARIABLES, _SPEC),
-        TargetKind(Family.PARALLEL, Role.SPEC, _VARIABLES, _SPEC),
-        TargetKind(Family.SWEEP, Role.SPEC, _VARIABLES, _SPEC),
-        TargetKind(Family.OTHER, Role.SPEC, _NONE, _SPEC),
-        TargetKind(Family.COMMAND, Role.V15_STEP, _ALL),
-        TargetKind(Family.DISTRIBUTED, Role.V15_STEP, _ALL),
-        TargetKind(Family.PARALLEL, Role.V15_STEP, _ALL),
-        TargetKind(Family.SWEEP, Role.V15_STEP, _NONE, "a SweepComponent takes no instance type"),
-    )
+    (family, role): TargetKind(family, role, slots, why)
+    for family, roles, slots, why in _ROWS
+    for role in roles
 }
 
 _SPECS = {
@@ -175,7 +158,8 @@ _SCHEMA_NAME = re.compile(r"([A-Za-z]+?)(job|component)?(?:\.schema)?\.json$", r
 _DEPLOYMENT = re.compile(
     r"([A-Za-z]*(?:Deployment|Endpoint|Schedule))(?:\.schema)?\.json$", re.IGNORECASE
 )
-# Keys that only a job has; a component that has one by mistake is recognised by its schema all the same.
+# Keys that only a job has; a component that has one by mistake is recognised by its schema all the
+# same.
 _JOB_KEYS = ("compute", "experiment_name", "settings", "services", "queue_settings")
 _COMPONENT_KEYS = ("name", "version", "is_deterministic")
 # `type: command` is in many kinds of files; with these keys beside it, it is AzureML.
@@ -204,8 +188,9 @@ def has_hint(text: str) -> bool:
 def recognise(root: YamlNode, is_used: bool = False) -> tuple[TargetKind | None, str]:
     """The kind of a document, by `type`, then `$schema`, then shape.
 
-    `is_used` says that a step names the file, which makes it a component where nothing else says what it is.
-    Or None and what it is instead: an empty text where nothing says that it is about AzureML at all.
+    `is_used` says that a step names the file, which makes it a component where nothing else says
+    what it is. Or None and what it is instead: an empty text where nothing says that it is about
+    AzureML at all.
     """
     own = pairs(root)
     declared = (text_of(own["type"][1]) if "type" in own else None) or ""
@@ -258,7 +243,8 @@ def schema_family(schema: str) -> Family | None:
 
 # Schemas of v2 documents that are neither a job nor a component.
 _ASSET = re.compile(
-    r"azuremlschemas\.[^ ]*/(environment|model|data|datastore\w*|\w*[cC]ompute|workspace|codeAsset)\.schema\.json$"
+    r"azuremlschemas\.[^ ]*/"
+    r"(environment|model|data|datastore\w*|\w*[cC]ompute|workspace|codeAsset)\.schema\.json$"
 )
 
 
@@ -323,10 +309,8 @@ def _by_schema(schema: str) -> tuple[TargetKind | None, str]:
     if role and name in _V2_TYPES and (kind := KINDS.get((_V2_TYPES[name], Role(role)))):
         return kind, ""
     if "azureml" in schema.lower():
-        return (
-            None,
-            f"an AzureML document ({match[0].removesuffix('.json').removesuffix('.schema')}), not a job",
-        )
+        document = match[0].removesuffix(".json").removesuffix(".schema")
+        return None, f"an AzureML document ({document}), not a job"
     return None, ""
 
 
@@ -357,7 +341,9 @@ def _is_command(own: Mapping[str, tuple[YamlNode, YamlNode]]) -> bool:
 def step_kind(
     own: Mapping[str, tuple[YamlNode, YamlNode]], step: YamlNode, referenced: TargetKind | None
 ) -> TargetKind:
-    """The kind of a pipeline's step; `referenced` is the kind of the component file it names, where it is known."""
+    """The kind of a pipeline's step; `referenced` is the kind of the component file it names, where
+    it is known.
+    """
     declared = text_of(own["type"][1] if "type" in own else get(step, "type")) or ""
     if not declared:
         shapes = (family for key, family in _STEP_SHAPES if get(step, key) is not None)

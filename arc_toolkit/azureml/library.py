@@ -1,6 +1,7 @@
 """What the files of a run say about each other: who uses a component, and what a component holds.
 
-Reads on demand, through one function, and keeps only a few parsed files at a time, so that memory stays flat.
+Reads on demand, through one function, and keeps only a few parsed files at a time, so that memory
+stays flat.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from arc_toolkit.edit.yaml.nodes import MAX_BYTES
 
 Read = Callable[[str], bytes]
 
-_KEPT_FILES = 32
+_MAX_PARSED_FILES = 32
 
 # One expression per key, each with its word in front, which is what `re` looks for first.
 _YAML_USES = tuple(
@@ -43,7 +44,8 @@ _YAML_USES = tuple(
 )
 # The name and the version of a component file: plain keys at the start of a line.
 _VALUE = re.compile(rb"""[ \t]*["']?([\w.+-]+)["']?[ \t]*(?:\#.*)?\r?$""", re.MULTILINE)
-# "train.yml", f"{folder}/train.yml", join(folder, "components", "train.yml"), folder / "components" / "train.yml"
+# "train.yml", f"{folder}/train.yml", join(folder, "components", "train.yml"),
+# folder / "components" / "train.yml"
 _PYTHON_FILE = re.compile(rb"""["']([^"'\n]*?)([^"'\n/\\]+\.ya?ml)\\?["']""")
 _JOINED = re.compile(rb"""(?:["'][\w. /-]{1,200}\\?["']\s{0,40}[,/]\s{0,40}\\?){1,9}\Z""")
 _JOINED_BYTES = 300
@@ -57,7 +59,8 @@ _PYTHON_CALL = re.compile(
 _PYTHON_NAME = re.compile(rb"""["']((?:azureml:)?[\w.-]+(?::[\w.-]+)?)\\?["']""")
 # azureml:train:1, azureml:train@latest, azureml://registries/r/components/train/versions/1
 _REGISTERED = re.compile(
-    r"azureml:(?://registries/[^/]+/components/)?([\w.-]+)(?:(?::|/versions/)([\w.-]+)|@[\w-]+|/labels/[\w-]+)?"
+    r"azureml:(?://registries/[^/]+/components/)?([\w.-]+)"
+    r"(?:(?::|/versions/)([\w.-]+)|@[\w-]+|/labels/[\w-]+)?"
 )
 
 
@@ -85,19 +88,23 @@ class Library:
         # name -> the files of that name with their versions, and the other way around
         self._named_files: dict[str, list[tuple[str, str]]] = {}
         self._names: dict[str, tuple[str, str]] = {}
-        # What code calls a file, which may be run from another folder: its last part -> (the parts before, code file)
+        # What code calls a file, which may be run from another folder: its last part -> (the parts
+        # before, code file)
         self._python_files: dict[str, list[tuple[tuple[str, ...], str]]] = {}
-        # The folders around code that loads components by names which are not known: it may use any of them.
+        # The folders around code that loads components by names which are not known: it may use any
+        # of them.
         self._open_folders: set[str] = set()
         # file, or name of a component -> the files whose sweeps and steps name it
         self._users: dict[str, list[str]] = {}
 
-    # --- who uses what -------------------------------------------------------------------------------------
+    # --- who uses what ----------------------------------------------------------------------------
 
     def note_uses(self, path: str, data: bytes) -> None:
-        """Take in the references of one file, by their text alone: this runs before any file is parsed.
+        """Take in the references of one file, by their text alone: this runs before any file is
+        parsed.
 
-        Reading each YAML file here as well makes a run 15 % slower (228 files); tests/azureml/test_library.py compares.
+        Reading each YAML file here as well makes a run 15 % slower (228 files);
+        tests/azureml/test_library.py compares.
         """
         self._given[full_path(path)] = path
         if not path.endswith(CODE_ENDINGS):
@@ -167,7 +174,9 @@ class Library:
         return path in self._given
 
     def uses(self, path: str) -> set[str]:
-        """How other files use this one: component, trial, python, or another version; empty where nothing does."""
+        """How other files use this one: component, trial, python, or another version; empty where
+        nothing does.
+        """
         full = full_path(path)
         uses = self._uses.get(full, set())
         name, version = self._names.get(full, ("", ""))
@@ -187,7 +196,9 @@ class Library:
         return uses
 
     def users(self, path: str, family: Family) -> Iterator[tuple[SourceFile, Target]]:
-        """The v2 sweeps with this file as their trial, or the steps with this pipeline, and the files they are in."""
+        """The v2 sweeps with this file as their trial, or the steps with this pipeline, and the
+        files they are in.
+        """
         full = full_path(path)
         name = self._names.get(full, ("", ""))[0]
         for user in dict.fromkeys((*self._users.get(full, ()), *self._users.get(name, ()))):
@@ -200,10 +211,11 @@ class Library:
                 if kind.family == family and kind.role != Role.SPEC and target.reference == full:
                     yield file, target
 
-    # --- other files ---------------------------------------------------------------------------------------
+    # --- other files ------------------------------------------------------------------------------
 
     def find(self, written: str | None, path: str, snapshot: str = "") -> str | None:
-        """The file that a reference in `path` means: by its path, or by the name of a component that is given too.
+        """The file that a reference in `path` means: by its path, or by the name of a component
+        that is given too.
 
         In a v1.5 spec paths start from the snapshot folder (`code`).
         """
@@ -225,7 +237,9 @@ class Library:
         return files[0] if kind is not None and kind.role in (Role.COMPONENT, Role.SPEC) else None
 
     def in_snapshot(self, folder: str, snapshot: str, written: str) -> str:
-        """The full path of a file that a v1.5 spec names: below its snapshot folder, else beside the spec."""
+        """The full path of a file that a v1.5 spec names: below its snapshot folder, else beside
+        the spec.
+        """
         written = written.removeprefix("file:")
         beside = os.path.normpath(os.path.join(folder, written))
         below = os.path.normpath(os.path.join(folder, snapshot.removeprefix("file:"), written))
@@ -243,13 +257,16 @@ class Library:
             parsed = parse(path, data, self)
         finally:
             self._loading.discard(name)
-        # Nothing refers to a job or a pipeline job; keeping them would push out what is referred to.
+        # Nothing refers to a job or a pipeline job; keeping them would push out what is referred
+        # to.
         if any(document.root.kind.role != Role.JOB for document in parsed.documents):
             self._keep(name, parsed)
         return parsed
 
     def load(self, path: str) -> Document | None:
-        """The document of a component file, by its full path; None where there is none that can be used."""
+        """The document of a component file, by its full path; None where there is none that can be
+        used.
+        """
         if path in self._loading:  # two files that refer to each other
             return None
         if path not in self._files:
@@ -293,7 +310,7 @@ class Library:
     def _keep(self, name: str, file: SourceFile | None) -> None:
         self._files[name] = file
         self._files.move_to_end(name)
-        if len(self._files) > _KEPT_FILES:
+        if len(self._files) > _MAX_PARSED_FILES:
             self._files.popitem(last=False)
 
     def evidence(self, target: Target, path: str) -> tuple[FrameworkEvidence, ...]:

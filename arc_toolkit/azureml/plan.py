@@ -1,7 +1,7 @@
 """The plan for one file: its targets, its values, what is to change, and the findings so far.
 
-Settings and rules speak to a `Plan` and read `Target`s; none of them knows a language. `YamlPlan` and
-`PythonPlan` write values into theirs.
+Settings and rules speak to a `Plan` and read `Target`s; none of them knows a language. `YamlPlan`
+and `PythonPlan` write values into theirs.
 """
 
 from __future__ import annotations
@@ -60,8 +60,9 @@ class Plan(FilePlan[Any]):
         self.rule_facts: dict[KeyPath, Any] = {}
         # True once any target already has a requested value.
         self.already_as_requested = False
-        # By path, so that the second run of the same file (`before`) need not look again; unless a fix was made, which
-        # may bring evidence: a misspelt `environment` names no framework until it is renamed.
+        # By path, so that the second run of the same file (`before`) need not look again; unless a
+        # fix was made, which may bring evidence: a misspelt `environment` names no framework until
+        # it is renamed.
         is_same = before is not None and not any(
             item.fix and item.applied for item in before.findings
         )
@@ -69,7 +70,7 @@ class Plan(FilePlan[Any]):
             before._evidence if before and is_same else {}
         )
 
-    # --- what each language does its own way -----------------------------------------------------------------
+    # --- what each language does its own way ------------------------------------------------------
 
     @abstractmethod
     def ignores(self) -> Iterator[tuple[Ignores, Callable[[int], YamlNode]]]:
@@ -77,7 +78,9 @@ class Plan(FilePlan[Any]):
 
     @abstractmethod
     def fix(self, title: str, safe: bool, operation: Operation, usable: bool) -> Fix | None:
-        """The fix as data, made in this file as well if it is usable; `Refused` if it cannot be made."""
+        """The fix as data, made in this file as well if it is usable; `Refused` if it cannot be
+        made.
+        """
 
     @abstractmethod
     def write(self, target: Target, settings: Sequence[Setting]) -> list[Setting]:
@@ -154,7 +157,7 @@ class Plan(FilePlan[Any]):
         """Whether a job or step without a compute of its own is given one."""
         return target.kind.role == Role.JOB or bool(self.settings.steps or self.settings.kinds)
 
-    # --- findings --------------------------------------------------------------------------------------------
+    # --- findings ---------------------------------------------------------------------------------
 
     def add_finding(
         self,
@@ -182,7 +185,9 @@ class Plan(FilePlan[Any]):
         title: str = "",
         applied: bool = False,
     ) -> None:
-        """A finding of a rule. `fix` changes the file if it may be used; an ignored finding is not fixed."""
+        """A finding of a rule. `fix` changes the file if it may be used; an ignored finding is not
+        fixed.
+        """
         if not self.settings.wants(rule.id) or self.covers(rule.id, at):
             return
         change = None
@@ -196,10 +201,12 @@ class Plan(FilePlan[Any]):
                 reason = f"{reason}; {refusal.reason}" if reason else refusal.reason
         self.add_finding(rule.id, rule.severity, message, at, reason, fix=change, applied=applied)
 
-    # --- which targets ---------------------------------------------------------------------------------------
+    # --- which targets ----------------------------------------------------------------------------
 
     def wants(self, rule: str, target: Target) -> bool:
-        """Whether a setting is to be placed on this target: `--only`, `--skip`, `--step`, `--kind`, ignores."""
+        """Whether a setting is to be placed on this target: `--only`, `--skip`, `--step`, `--kind`,
+        ignores.
+        """
         settings = self.settings
         if not settings.wants(rule) or self.covers(rule, target.at):
             return False
@@ -209,7 +216,9 @@ class Plan(FilePlan[Any]):
         )
 
     def ignored(self, rule: str, target: Target, path: KeyPath = ()) -> bool:
-        """Whether an inline ignore is at a target, or on a line of the keys and values on the way to `path`."""
+        """Whether an inline ignore is at a target, or on a line of the keys and values on the way
+        to `path`.
+        """
         places = [target.at]
         node: YamlNode | None = target.node
         for step in path:
@@ -217,10 +226,12 @@ class Plan(FilePlan[Any]):
             places += [part for part in (key, node) if part is not None]
         return any(self.covers(rule, place) for place in places)
 
-    # --- settings into targets -------------------------------------------------------------------------------
+    # --- settings into targets --------------------------------------------------------------------
 
     def place(self, target: Target, settings: Sequence[Setting]) -> list[Setting]:
-        """Write the settings that differ from the values of a target. Those that were written; why not is reported."""
+        """Write the settings that differ from the values of a target. Those that were written; why
+        not is reported.
+        """
         different = [setting for setting in settings if self._differs(target, setting)]
         if not different:
             return []
@@ -246,7 +257,7 @@ class Plan(FilePlan[Any]):
                 reason = f"it is bound to {target.written(path)}"
                 self.add_finding(rule, "note", message, target.place_of(path), reason)
             case State.OPAQUE:
-                self.add_finding(rule, "warning", message, target.at, target.opaque_reason(path))
+                self.warn(rule, message, target.at, target.opaque_reason(path))
             case State.ABSENT | State.DIFFERENT:
                 return True
         return False
@@ -281,15 +292,18 @@ class Plan(FilePlan[Any]):
             written = os.path.basename(target.reference) if target.reference else None
         if written is None or not self.wants(rule, target):
             return
-        reason = f"the steps of {written} are in the workspace or a registry: set it where that component is written"
+        reason = (
+            f"the steps of {written} are in the workspace or a registry: set it where that "
+            "component is written"
+        )
         if target.reference is not None:
             if self.library.is_given(target.reference):
                 return
             reason = f"its steps are in {written}: give that file too"
         message = f"not set on the steps of {target.shown}"
-        self.add_finding(rule, "warning", message, target.at, reason)
+        self.warn(rule, message, target.at, reason)
 
-    # --- what a target is like -------------------------------------------------------------------------------
+    # --- what a target is like --------------------------------------------------------------------
 
     def variables(self, target: Target) -> dict[str, str]:
         """The environment variables of a target as they are written now."""

@@ -1,4 +1,6 @@
-"""What was asked for on the command line, for every editor and rule of `patch` and `check`. Frozen data."""
+"""What was asked for on the command line, for every editor and rule of `patch` and `check`. Frozen
+data.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,9 @@ from arc_toolkit.kube.labels import name_problem
 Threads = Literal["auto", "lightgbm", "faiss", "off"]
 SweepForm = Literal["step", "job", "python"]
 
-# What the user asked for on the command line; `--only` and `--skip` take these names beside those of the rules,
-# and a finding about a setting that could not be placed carries the setting's name as its rule.
+# What the user asked for on the command line; `--only` and `--skip` take these names beside those
+# of the rules, and a finding about a setting that could not be placed carries the setting's name as
+# its rule.
 _PLACED = ("instance-type", "instance-count", "compute", "expose-parameters", "threads")
 SETTING_NAMES = (*_PLACED, "sweep-to-v2", "prs-to-v2")
 # Variables that mean something else to the shell, the loader or Python.
@@ -64,7 +67,9 @@ class Settings:
         return not self.steps or name in self.steps
 
     def selects_kind(self, family: str, distributed: bool) -> bool:
-        """Whether `--kind` selects a target of this family; any that has a `distribution` is distributed too."""
+        """Whether `--kind` selects a target of this family; any that has a `distribution` is
+        distributed too.
+        """
         return family in self.kinds or (distributed and "distributed" in self.kinds)
 
     @property

@@ -1,7 +1,9 @@
-"""How many threads a job should use, and how that is written: AMLARC_PRESTEP or literal numbers. Pure.
+"""How many threads a job should use, and how that is written: AMLARC_PRESTEP or literal numbers.
+Pure.
 
-Sources: the AMLARC migration note (AML-Kubernetes, docs/AzAP-support-migration.md) for AMLARC_PRESTEP, `get_cores`
-and the FAISS rule; Microsoft Learn for the default number of PRS processes. Reading files is not done here.
+Sources: the AMLARC migration note (AML-Kubernetes, docs/AzAP-support-migration.md) for
+AMLARC_PRESTEP, `get_cores` and the FAISS rule; Microsoft Learn for the default number of PRS
+processes. Reading files is not done here.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ FAISS_NAMES = ("OMP_NUM_THREADS",)
 GET_CORES = "` get_cores `"
 
 
-# --- AMLARC_PRESTEP --------------------------------------------------------------------------------------------
+# --- AMLARC_PRESTEP -------------------------------------------------------------------------------
 
 
 def prestep(names: Iterable[str]) -> str:
@@ -37,8 +39,9 @@ def prestep(names: Iterable[str]) -> str:
 def merge_prestep(old: str | None, names: Iterable[str]) -> str:
     """The PRESTEP value that exports all `names` and does all that `old` did.
 
-    What `old` exports stays as it is, whatever the value. A lone export command is made longer; in front of
-    anything else a command of its own is put, since what follows `old` could be inside a comment or a loop.
+    What `old` exports stays as it is, whatever the value. A lone export command is made longer; in
+    front of anything else a command of its own is put, since what follows `old` could be inside a
+    comment or a loop.
     """
     if old is None or not old.strip():
         return prestep(names)
@@ -58,8 +61,8 @@ def merge_prestep(old: str | None, names: Iterable[str]) -> str:
 def exported_names(text: str) -> dict[str, str]:
     """Names that shell text exports to the commands after it, with their values as written.
 
-    What is exported in the background (`export A=1 && ./monitor.sh & python train.py`), in a pipe or in parentheses is
-    lost with its shell.
+    What is exported in the background (`export A=1 && ./monitor.sh & python train.py`), in a pipe
+    or in parentheses is lost with its shell.
     """
     names = {}
     for command in _in_this_shell(text):
@@ -99,7 +102,9 @@ def _cut(text: str, separators: str) -> list[str]:
 
 
 def _pieces(text: str, separators: str) -> list[tuple[str, str]]:
-    """Text cut at characters that stand outside of quotes and parentheses, each piece with the operator after it."""
+    """Text cut at characters that stand outside of quotes and parentheses, each piece with the
+    operator after it.
+    """
     parts, start, closer, depth, index = [], 0, "", 0, 0
     while index < len(text):
         char = text[index]
@@ -127,7 +132,7 @@ def _pieces(text: str, separators: str) -> list[tuple[str, str]]:
     return [*parts, (text[start:], "")]
 
 
-# --- how many cores --------------------------------------------------------------------------------------------
+# --- how many cores -------------------------------------------------------------------------------
 
 # 32cpu128g, 32c256g, gpu-8cores-64g: a number, then cpu, core(s) or c.
 _CORES_IN_NAME = re.compile(
@@ -139,7 +144,9 @@ _GPUS_IN_NAME = re.compile(
 
 
 def cores_of(instance_type: str | None, settings: Settings) -> tuple[int | None, str]:
-    """Cores of an instance type and where the number is from; (None, what to do) where nothing says it."""
+    """Cores of an instance type and where the number is from; (None, what to do) where nothing says
+    it.
+    """
     if settings.cores is not None:
         return settings.cores, f"--cores {settings.cores}"
     if instance_type is None:
@@ -164,7 +171,7 @@ def gpus_of(instance_type: str | None, settings: Settings) -> int | None:
     return int(match[1] or match[2]) if match else None
 
 
-# --- how many processes ----------------------------------------------------------------------------------------
+# --- how many processes ---------------------------------------------------------------------------
 
 # Launchers that start processes on a node, with the option that says how many.
 _LAUNCHED = re.compile(
@@ -179,22 +186,25 @@ _LAUNCHERS = ("nproc", "deepspeed", "mpirun", "mpiexec", "horovodrun")  # cheap,
 
 
 def launched_processes(command: str | None) -> str | None:
-    """How many processes a launcher in a command starts on a node, as it is written; None where there is none."""
+    """How many processes a launcher in a command starts on a node, as it is written; None where
+    there is none.
+    """
     if command is None or not any(word in command for word in _LAUNCHERS):
         return None
     match = _LAUNCHED.search(command.replace("\\\n", " "))
     return match[1].strip("\"'") if match else None
 
 
-# --- the decision ----------------------------------------------------------------------------------------------
+# --- the decision ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
     """What to write for one target, and why.
 
-    `prestep`: AMLARC_PRESTEP exports `names`; `literal`: each of `names` is `number`; `nothing`: nothing is asked
-    or there is no evidence; `cannot`: something is asked, and `reason` says what is missing.
+    `prestep`: AMLARC_PRESTEP exports `names`; `literal`: each of `names` is `number`; `nothing`:
+    nothing is asked or there is no evidence; `cannot`: something is asked, and `reason` says what
+    is missing.
     """
 
     how: Literal["prestep", "literal", "nothing", "cannot"]
@@ -203,7 +213,8 @@ class Decision:
     reason: str = ""
 
     def variables(self, old: Mapping[str, str]) -> dict[str, str]:
-        """The environment variables to set, given those that are there; only what has to be written.
+        """The environment variables to set, given those that are there; only what has to be
+        written.
 
         In a PRESTEP, names that already have a literal value of their own are left to it.
         """
@@ -221,8 +232,8 @@ class Decision:
     def export_command(self, yielding: bool = False) -> str:
         """The same as shell text, for places that lose environment variables: `export A=32 B=32`.
 
-        Only literal numbers: `get_cores` is known to AMLARC_PRESTEP alone. With `yielding` a variable that is set
-        already keeps its value: `export A=${A:-32}`.
+        Only literal numbers: `get_cores` is known to AMLARC_PRESTEP alone. With `yielding` a
+        variable that is set already keeps its value: `export A=${A:-32}`.
         """
         form = "{0}=${{{0}:-{1}}}" if yielding else "{0}={1}"
         return "export " + " ".join(form.format(name, self.number) for name in self.names)
@@ -245,8 +256,8 @@ def decide(
 ) -> Decision:
     """The thread settings of one target.
 
-    `processes` is how many share a node: PRS (`parallel`) starts one per core where nothing says that. `literal_only`
-    is for places where AMLARC_PRESTEP would be lost.
+    `processes` is how many share a node: PRS (`parallel`) starts one per core where nothing says
+    that. `literal_only` is for places where AMLARC_PRESTEP would be lost.
     """
     framework = _chosen(settings, evidence)
     if framework is None:
@@ -271,7 +282,8 @@ def decide(
         return Decision("literal", names, number, f"{because}: {arithmetic}")
 
     if parallel and processes is None and not gpus_of(instance_type, settings):
-        # Microsoft Learn: on CPU the default of max_concurrency_per_instance is the number of cores.
+        # Microsoft Learn: on CPU the default of max_concurrency_per_instance is the number of
+        # cores.
         reason = f"{because}: without max_concurrency_per_instance PRS starts one process per core"
         return Decision("literal", names, 1, reason)
     processes = processes or 1

@@ -1,9 +1,8 @@
 """The values of the targets of one file: pending, own, effective and resolved.
 
-pending     written by this run
-own         pending, or in the file already
-effective   own, or of the sweep around a trial, or of the component that a step names
-resolved    without `${{inputs.x}}`: the default of the input, or the values that other files pass to it
+pending     written by this run own         pending, or in the file already effective   own, or of
+the sweep around a trial, or of the component that a step names resolved    without `${{inputs.x}}`:
+the default of the input, or the values that other files pass to it
 """
 
 from __future__ import annotations
@@ -75,7 +74,8 @@ class Values:
     def replaced_resources(self, target: Target) -> YamlNode | None:
         """The `resources` of a component or trial that those of the target itself would replace.
 
-        azure-ai-ml sends a step's `resources` in place of its component's, and a sweep's in place of its trial's.
+        azure-ai-ml sends a step's `resources` in place of its component's, and a sweep's in place
+        of its trial's.
         """
         if target.get("resources") is not None:
             return None
@@ -86,19 +86,23 @@ class Values:
         return document.root.get("resources") if document else None
 
     def instance_type(self, target: Target) -> str | None:
-        """The instance type that a target will run on; None where none is set, or it is bound to no default."""
+        """The instance type that a target will run on; None where none is set, or it is bound to no
+        default.
+        """
         return self.resolved(target, self.effective(target, *Slot.INSTANCE_TYPE.path))
 
     def resolved(self, target: Target, text: str | None) -> str | None:
-        """A value of a target, or of the input that it is bound to; None if that has none, or one of several."""
+        """A value of a target, or of the input that it is bound to; None if that has none, or one
+        of several.
+        """
         values = self.possible(target, text)
         return next(iter(values)) if len(values) == 1 else None
 
     def possible(self, target: Target, text: str | None, depth: int = 0) -> set[str]:
         """Every value that a text of a target can stand for.
 
-        `${{parent.inputs.kind}}` in a step of a pipeline component whose input `kind` has the default
-        `a`: {"a"}. If two pipelines of the run pass `b` and `c` to it: {"b", "c"}.
+        `${{parent.inputs.kind}}` in a step of a pipeline component whose input `kind` has the
+        default `a`: {"a"}. If two pipelines of the run pass `b` and `c` to it: {"b", "c"}.
         """
         if text is None or not is_bound(text):
             return set() if text is None else {text}
@@ -121,7 +125,9 @@ class Values:
         return self.possible(holder, value, depth + 1)
 
     def _passed_by_users(self, pipeline: Target, name: str, depth: int) -> set[str]:
-        """The values that steps of other files pass to an input of this pipeline; none if no step uses it."""
+        """The values that steps of other files pass to an input of this pipeline; none if no step
+        uses it.
+        """
         is_component = pipeline.kind is _PIPELINE_COMPONENT and pipeline.parent is None
         if not is_component or self._exposes:
             return set()

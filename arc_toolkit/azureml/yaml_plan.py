@@ -108,8 +108,10 @@ class YamlPlan(Plan):
 
     @property
     def needs_second_plan(self) -> bool:
-        """Resources and compute compare the value at the very path that the proof has just found to be as asked, and
-        threads need evidence, which no edit of theirs brings; only pipelines have parameters."""
+        """Resources and compute compare the value at the very path that the proof has just found to
+        be as asked, and threads need evidence, which no edit of theirs brings; only pipelines have
+        parameters.
+        """
         settings = self.settings
         has_threads = settings.threads not in (None, "off") and (
             settings.threads != "auto" or self.has_evidence
@@ -131,12 +133,14 @@ class YamlPlan(Plan):
         return bool(self.ignored_lines.lines) and super().ignored(rule, target, path)
 
     def compute_reference(self, name: str) -> str:
-        """`azureml:NAME`, unless it is a reference, a resource id, or one of the two names that need none."""
+        """`azureml:NAME`, unless it is a reference, a resource id, or one of the two names that
+        need none.
+        """
         if name.startswith(("azureml:", "/", "${{")) or name in _BARE_COMPUTES:
             return name
         return f"azureml:{name}"
 
-    # --- edits -----------------------------------------------------------------------------------------------
+    # --- edits ------------------------------------------------------------------------------------
 
     def write(self, target: Target, settings: Sequence[Setting]) -> list[Setting]:
         return [
@@ -176,7 +180,7 @@ class YamlPlan(Plan):
         self.values.pending[path] = value
         return True
 
-    # --- exposed parameters ----------------------------------------------------------------------------------
+    # --- exposed parameters -----------------------------------------------------------------------
 
     def step_names(self) -> Iterator[str]:
         return (step.name for document in self.documents for step in document.steps)
@@ -241,7 +245,9 @@ class YamlPlan(Plan):
         return pipeline.text(*path) == str(default) or self.set(EXPOSE, pipeline, path, default)
 
     def bind(self, step: Target, slot: Slot) -> bool:
-        """A count cannot be bound beside keys that win over `resources`, nor in an inline command step."""
+        """A count cannot be bound beside keys that win over `resources`, nor in an inline command
+        step.
+        """
         if step.overrides_resources:
             names = (slot.path[-1],) if slot != Slot.INSTANCE_COUNT else RESOURCE_KEYS
             return all(

@@ -1,4 +1,6 @@
-"""Kubernetes manifests and code for `batch.run`: `place` puts settings into them, `check` runs the rules on them."""
+"""Kubernetes manifests and code for `batch.run`: `place` puts settings into them, `check` runs the
+rules on them.
+"""
 
 from __future__ import annotations
 
@@ -164,7 +166,9 @@ class PlaceFiles:
 
 
 def _manifests(data: bytes, *words: bytes) -> YamlText:
-    """The documents of a file, if one of them is a Kubernetes object, or the file is a pipeline of kfp."""
+    """The documents of a file, if one of them is a Kubernetes object, or the file is a pipeline of
+    kfp.
+    """
     if not any(word in data for word in words):
         raise _foreign()
     source = read(data)

@@ -14,7 +14,8 @@ from arc_toolkit.findings import Rule
 from arc_toolkit.placement.manifests import UnknownObject, Workload
 from arc_toolkit.placement.spot import CLOUDS, SpotCapacity, SpotPolicy
 
-# What `--only` and `--skip` take beside the rules, and what findings about a setting carry as their rule.
+# What `--only` and `--skip` take beside the rules, and what findings about a setting carry as their
+# rule.
 SPOT, GRACE, RETRIES = "spot", "grace", "retries"
 PLACE_SETTINGS = (SPOT, GRACE, RETRIES)
 # Rules of `check`.
@@ -80,7 +81,8 @@ class PlacePlan(FilePlan[Any]):
         self.kinds: set[str] = set()
         self.names: set[str] = set()
         self.roles: set[str] = set()
-        # Of the second run, after a proof that only what was asked for is new: no key can be there twice.
+        # Of the second run, after a proof that only what was asked for is new: no key can be there
+        # twice.
         self.is_proved = is_proved
 
     @property

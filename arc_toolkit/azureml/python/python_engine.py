@@ -155,7 +155,9 @@ def _is_candidate(data: bytes) -> bool:
 
 
 def _may_have_targets(data: bytes) -> bool:
-    """Whether a file that is parsed can have a target or break a rule: most files that only name an SDK cannot."""
+    """Whether a file that is parsed can have a target or break a rule: most files that only name an
+    SDK cannot.
+    """
     words = (sdk.MISSPELT, b"arc-toolkit:")
     return any(word in data for word in words) or sdk.TARGET_WORDS.search(data) is not None
 

@@ -1,4 +1,6 @@
-"""A Python file, or the code cells of a notebook, as the sources of one module; and the way back to bytes."""
+"""A Python file, or the code cells of a notebook, as the sources of one module; and the way back to
+bytes.
+"""
 
 from __future__ import annotations
 

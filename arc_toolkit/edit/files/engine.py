@@ -1,9 +1,10 @@
 """The one loop over a file, whatever its language: read, plan, prove, plan again.
 
-    bytes -> read -> text -> plan -> operations on an editor -> prove -> new text -> plan -> nothing left -> bytes
+    bytes -> read -> text -> plan -> operations on an editor -> prove -> new text -> plan again
+    -> nothing left to do -> bytes
 
-A `FileTask` reads and plans; its plan (`plan.py`) has the editor and the proof
-of the language. Nothing is written here.
+A `FileTask` reads and plans; its plan (`plan.py`) has the editor and the proof of the language.
+Nothing is written here.
 """
 
 from __future__ import annotations
@@ -45,9 +46,11 @@ class FileTask(ABC, Generic[T, P]):
 
     @abstractmethod
     def plan(self, text: T, before: P | None, failed_groups: FailedGroups) -> P | None:
-        """Everything that is asked for, as a plan; None if the text cannot have anything of interest.
+        """Everything that is asked for, as a plan; None if the text cannot have anything of
+        interest.
 
-        `before` is the plan whose result is planned once more: only operations count then, not findings.
+        `before` is the plan whose result is planned once more: only operations count then, not
+        findings.
         """
 
     def take_over(self, text: T) -> T:
@@ -123,7 +126,8 @@ def _refuse(
 def prove_changes(task: FileTask[T, P], text: T) -> ProvenChanges[T, P] | None:
     """The plan of a text, carried out and proved.
 
-    A group of operations that cannot be proved does not take the others with it: the text is planned again without it.
+    A group of operations that cannot be proved does not take the others with it: the text is
+    planned again without it.
     """
     plan = task.plan(text, None, {})
     if plan is None:

@@ -1,8 +1,9 @@
 """The base of all plans: the operations on one file, and the findings about it.
 
-Whoever decides something asks the plan to `attempt` a group of operations on the editor of the language. The group is
-made as a whole, or refused as a whole with a finding. Groups are recorded: after a refusal the others are replayed on a
-new editor, and `engine.py` plans a file again without the groups whose proof fails.
+Whoever decides something asks the plan to `attempt` a group of operations on the editor of the
+language. The group is made as a whole, or refused as a whole with a finding. Groups are recorded:
+after a refusal the others are replayed on a new editor, and `engine.py` plans a file again without
+the groups whose proof fails.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ E = TypeVar("E")
 class FilePlan(ABC, Generic[E]):
     """What is to change in one file, and what there is to say about it."""
 
-    # Whether the proof of a single group needs only a new editor; the proof of code uses up its syntax tree.
+    # Whether the proof of a single group needs only a new editor; the proof of code uses up its
+    # syntax tree.
     proves_groups = False
 
     def __init__(
@@ -49,7 +51,7 @@ class FilePlan(ABC, Generic[E]):
         self.new_files: list[tuple[str, bytes]] = []
         self._groups: list[tuple[GroupKey, Operation]] = []
 
-    # --- what each language does its own way -----------------------------------------------------------------
+    # --- what each language does its own way ------------------------------------------------------
 
     @abstractmethod
     def new_editor(self) -> E:
@@ -66,7 +68,9 @@ class FilePlan(ABC, Generic[E]):
 
     @property
     def needs_second_plan(self) -> bool:
-        """Whether the result has to be planned again; otherwise the proof shows that nothing is left to do."""
+        """Whether the result has to be planned again; otherwise the proof shows that nothing is
+        left to do.
+        """
         return True
 
     def compare(self, second: FilePlan[E]) -> None:
@@ -77,7 +81,7 @@ class FilePlan(ABC, Generic[E]):
     def close(self) -> None:
         """Free what only the collector of cycles would."""
 
-    # --- operations ------------------------------------------------------------------------------------------
+    # --- operations -------------------------------------------------------------------------------
 
     @cached_property
     def editor(self) -> E:
@@ -110,7 +114,9 @@ class FilePlan(ABC, Generic[E]):
         return True
 
     def find_failing(self, size: int) -> dict[GroupKey, str]:
-        """The groups whose proof fails on their own, with the reason; none if the text is too long to try."""
+        """The groups whose proof fails on their own, with the reason; none if the text is too long
+        to try.
+        """
         reasons: dict[GroupKey, str] = {}
         if not self.proves_groups or len(self._groups) * size > MAX_REPARSE_CHARS:
             return reasons
@@ -123,7 +129,7 @@ class FilePlan(ABC, Generic[E]):
                 reasons[key] = refusal.reason
         return reasons
 
-    # --- findings --------------------------------------------------------------------------------------------
+    # --- findings ---------------------------------------------------------------------------------
 
     def locate(self, at: YamlNode) -> tuple[int, int, str]:
         """Line, column, and what comes before a message about this place."""
@@ -153,8 +159,11 @@ class FilePlan(ABC, Generic[E]):
                 )
             )
 
+    def warn(self, rule: str, message: str, at: YamlNode, reason: str) -> None:
+        self.add_finding(rule, "warning", message, at, reason)
+
     def refuse(self, rule: str, message: str, at: YamlNode, reason: str) -> None:
         """A finding about something that was asked for and is not done."""
         if not self.covers(rule, at):
             self.refusals.append(reason)
-            self.add_finding(rule, "warning", message, at, reason)
+            self.warn(rule, message, at, reason)
