@@ -23,13 +23,13 @@ from arc_toolkit.edit.code.names import Statement
 from arc_toolkit.edit.code.values import Bound, CallArguments, call_arguments
 from arc_toolkit.edit.files.edits import Refused
 from arc_toolkit.migrate.code_sweeps import SweepReader, report_refusal
-from arc_toolkit.migrate.forms import MARK
 from arc_toolkit.migrate.legacy_spec import SWEEP_RULE
 from arc_toolkit.migrate.trial import legal_name
 from arc_toolkit.migrate.v1_values import Ports, Unsaid, V1Fields, V1Values
 from arc_toolkit.migrate.v2_jobs import (
     DEFAULT_INSTANCE_COUNT,
     DEFAULT_INSTANCE_TYPE,
+    SWEEP_MARK,
     UNSET,
     add_job,
     asset,
@@ -330,4 +330,4 @@ def _sweep_job(
         "limits": filled(limits),
         "resources": resources(settings, script.instance_count),
     }
-    return job_text("sweep", f"{MARK} from a v1 {NAME}.", title, sections), notes
+    return job_text("sweep", f"{SWEEP_MARK} from a v1 {NAME}.", title, sections), notes

@@ -6,9 +6,16 @@ files stay. What v2 has no place for is a finding; input that cannot be converte
 
 from __future__ import annotations
 
+import keyword
 import posixpath
-from functools import partial
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
 
+from arc_toolkit.azureml.documents import FILE_STYLE
 from arc_toolkit.azureml.evidence import (
     FrameworkEvidence,
     evidence_in_code,
@@ -18,10 +25,8 @@ from arc_toolkit.azureml.evidence import (
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.threads import PRESTEP, RESTEP, cores_of, decide
 from arc_toolkit.edit.files.edits import Refused
+from arc_toolkit.edit.yaml.writer import Comment, file_text
 from arc_toolkit.findings import FileResult, Finding
-from arc_toolkit.migrate import forms
-from arc_toolkit.migrate.environments import convert_environment
-from arc_toolkit.migrate.forms import MARK, SweepPlan
 from arc_toolkit.migrate.legacy_spec import (
     SWEEP_RULE,
     LegacySpec,
@@ -29,16 +34,38 @@ from arc_toolkit.migrate.legacy_spec import (
     parse_spec,
     read_or_none,
 )
-from arc_toolkit.migrate.search_space import sweep_body
+from arc_toolkit.migrate.search_space import (
+    distribution_text,
+    literal,
+    sweep_arguments,
+    sweep_body,
+)
 from arc_toolkit.migrate.trial import (
+    GROUP,
+    PLACEHOLDER,
+    PYTHON_NAMES,
     SWEEP_KEYS,
     Trial,
+    TrialInput,
+    convert_environment,
     convert_trial,
     find_trial,
     kind_of,
     legal_name,
 )
-from arc_toolkit.migrate.v2_jobs import DEFAULT_INSTANCE_COUNT, DEFAULT_INSTANCE_TYPE, UNSET
+from arc_toolkit.migrate.v2_jobs import (
+    DEFAULT_INSTANCE_COUNT,
+    DEFAULT_INSTANCE_TYPE,
+    SCHEMA,
+    SWEEP_MARK,
+    UNSET,
+    asset,
+    binding,
+    filled,
+    job_text,
+    resources,
+)
+from arc_toolkit.resources import render
 
 
 def convert(path: str, data: bytes, settings: Settings, read_file: ReadFile) -> FileResult:
@@ -52,7 +79,7 @@ def convert(path: str, data: bytes, settings: Settings, read_file: ReadFile) -> 
         new_files = _convert(sweep, settings, read_file)
         before = {name: read_or_none(read_file, name) for name in new_files}
         for name, old in before.items():
-            if old is not None and MARK.encode() not in old:
+            if old is not None and SWEEP_MARK.encode() not in old:
                 reason = "already exists and was not written by this command: move it away"
                 raise Refused(f"{name} {reason}")
     except Refused as refused:
@@ -85,17 +112,17 @@ def _convert(sweep: LegacySpec, settings: Settings, read_file: ReadFile) -> dict
     plan = SweepPlan(sweep, trial, settings, body, component_path, variables)
     _note_settings(plan)
     _note_variables(plan)
-    header = f"{MARK} from {posixpath.basename(spec.path)}, the trial of {plan.origin}."
-    files = {component_path: forms.component_text(plan, header, environment.value)}
+    header = f"{SWEEP_MARK} from {posixpath.basename(spec.path)}, the trial of {plan.origin}."
+    files = {component_path: component_text(plan, header, environment.value)}
     for name, text in environment.new_files.items():
         files[name] = f"{text.rstrip()}\n# {header}\n"
     name = f"{legal_name(stem)}_v2.py" if python else f"{stem}.v2.yaml"
     if python:
-        text = forms.python_text(plan)
+        text = python_text(plan)
     elif settings.sweep_as == "job":
-        text = forms.sweep_job_text(plan, environment.moved(plan.move))
+        text = sweep_job_text(plan, environment.moved(plan.move))
     else:
-        text = forms.step_text(plan)
+        text = step_text(plan)
     return {**files, posixpath.join(plan.folder, name): text}
 
 
@@ -178,3 +205,282 @@ def _note_variables(plan: SweepPlan) -> None:
             else f"the container's CPU limit is used ({source})"
         )
     plan.trial.source.note(message, "environment_variables")
+
+
+# --- the forms ---
+
+
+@dataclass
+class SweepPlan:
+    """Everything that the forms are written from."""
+
+    sweep: LegacySpec
+    trial: Trial
+    settings: Settings
+    # The sweep as v2 has it (`search_space.sweep_body`).
+    body: dict[str, Any]
+    component_path: str
+    variables: dict[str, str]
+
+    def __post_init__(self) -> None:
+        data, settings = self.sweep.data, self.settings
+        self.swept: dict[str, dict[str, Any]] = self.body["search_space"]
+        self.folder = posixpath.dirname(self.sweep.path)
+        self.component = posixpath.relpath(self.component_path, self.folder or ".")
+        self.title = str(data.get("display_name") or data.get("name") or "sweep")
+        words = [str(data[key]) for key in ("name", "version") if data.get(key)]
+        # `sweep_spec.yaml (v1.5 SweepComponent lightgbm.sweep 1.0.6)`
+        origin = " ".join(["v1.5 SweepComponent", *words])
+        self.origin = f"{posixpath.basename(self.sweep.path)} ({origin})"
+        # A job has no component name and version.
+        self.tags = self.sweep.strings("tags") | (
+            {"v1_5_component": ":".join(words)} if words else {}
+        )
+        self.compute = asset(settings.compute or UNSET)
+        # Cores of the instance type of the command line, if they are known.
+        self.cores = cores_of(settings.instance_type, settings)[0]
+        others = [item for item in self.trial.inputs.values() if item.name not in self.swept]
+        # Inputs that have, or need, a value; and optional ones without a value.
+        self.constants = [item for item in others if item.has_default or not item.is_optional]
+        self.absent = [item for item in others if item.is_optional and not item.has_default]
+
+    @cached_property
+    def resources(self) -> dict[str, Any]:
+        """What the command line says, which `patch` writes on components and trials too."""
+        settings = self.settings
+        return filled(
+            {name: getattr(settings, name) for name in ("instance_type", "instance_count")}
+        )
+
+    @cached_property
+    def resource_names(self) -> list[str]:
+        """The pipeline's inputs for instance type and count; a trial may use these names too."""
+        used = {name.lower() for name in self.trial.inputs}
+        return [_free_name(name, used) for name in ("instance_type", "instance_count")]
+
+    def move(self, path: str) -> str:
+        """A path beside the trial as one beside the sweep."""
+        if posixpath.isabs(path) or "://" in path or path.startswith("azureml:"):
+            return path
+        folder = posixpath.dirname(self.trial.source.path) or "."
+        between = posixpath.relpath(folder, self.folder or ".")
+        moved = posixpath.normpath(posixpath.join(between, path))
+        return moved if moved.startswith(".") else f"./{moved}"
+
+    def head(self) -> dict[str, Any]:
+        return {"description": str(self.sweep.data.get("description") or ""), "tags": self.tags}
+
+
+_GET_CORES_CALL = re.compile(r"`\s*get_cores\s*`|\$\(\s*get_cores\s*\)")
+# `get_cores` is known only inside AMLARC's own pre-step. In a command its nearest equal is the
+# container's CPU limit (cgroup v2, then v1; whole cores, at least 1), else all cores.
+GET_CORES = (
+    "command -v get_cores > /dev/null || get_cores() { "
+    "set -- $(cat /sys/fs/cgroup/cpu.max 2> /dev/null || "
+    "cat /sys/fs/cgroup/cpu/cpu.cfs_quota_us /sys/fs/cgroup/cpu/cpu.cfs_period_us 2> /dev/null); "
+    'if [ "$1" -gt 0 ] 2> /dev/null; then echo $(( $1 > $2 ? $1 / $2 : 1 )); else nproc; fi; }'
+)
+
+
+def _exports(variables: Mapping[str, str], cores: int | None) -> str:
+    """Shell text that sets the variables and does what AMLARC_PRESTEP would, before a command."""
+    plain = [f"{name}={shlex.quote(value)}" for name, value in variables.items() if name != PRESTEP]
+    lines = [f"export {' '.join(plain)}"] if plain else []
+    prestep = variables.get(PRESTEP, "").strip().rstrip(";").rstrip()
+    if cores is not None:
+        prestep = _GET_CORES_CALL.sub(str(cores), prestep)
+    if "get_cores" in prestep:
+        lines.append(GET_CORES)
+    if prestep:
+        lines.append(prestep)
+    # A comment or a line continuation in the pre-step would take in the rest of the line.
+    glue = "\n" if "\n" in prestep or "#" in prestep else "; "
+    return glue.join(lines) + glue if lines else ""
+
+
+def component_text(plan: SweepPlan, header: str, environment: Any) -> str:
+    """The v2 command component."""
+    trial, spec = plan.trial, plan.trial.source
+    old = spec.data.get("name")
+    stem = posixpath.basename(plan.component_path).split(".")[0]
+    name = legal_name(str(old or stem), component=True)
+    if old and name != old:
+        reason = "v2 names are lower case letters, digits and underscores"
+        spec.note(f"the component is named {name}: {reason}", "name")
+    prefix = "" if plan.settings.sweep_as == "job" else _exports(plan.variables, plan.cores)
+    tree = {
+        Comment(header): None,
+        "$schema": SCHEMA.format("commandComponent"),
+        "type": "command",
+        "name": name,
+        "version": str(spec.data.get("version") or "1"),
+        "display_name": str(spec.data.get("display_name") or ""),
+        "description": str(spec.data.get("description") or ""),
+        "tags": spec.strings("tags"),
+        Comment(
+            "As the sweep says, for which v1.5's default is false; v2 reuses runs by default."
+        ): None,
+        "is_deterministic": plan.sweep.data.get("is_deterministic") is True,
+        "inputs": {item.name: item.spec for item in trial.inputs.values()},
+        "outputs": trial.outputs,
+        "code": trial.code,
+        "additional_includes": trial.includes,
+    }
+    if plan.cores is not None and f"={plan.cores}" in prefix:
+        words = f"{plan.cores} threads are for {plan.settings.instance_type}"
+        tree[Comment(f"{words}: another instance type wants another number.")] = None
+    tree |= {
+        "command": prefix + _component_command(plan),
+        "environment": environment,
+        "distribution": trial.distribution,
+        # For whoever uses the component without the sweep.
+        "resources": plan.resources,
+    }
+    return file_text(filled(tree), FILE_STYLE)
+
+
+def _component_command(plan: SweepPlan) -> str:
+    def keep(match: re.Match[str]) -> str:
+        # v2 drops a group without a value for an optional input; around others it is not a group.
+        is_optional = any(plan.trial.inputs[name].is_optional for name in _input_names(match[2]))
+        return match[0] if is_optional else match[1] + match[2]
+
+    return GROUP.sub(keep, plan.trial.command)
+
+
+def _input_names(text: str) -> set[str]:
+    return {name for kind, name in PLACEHOLDER.findall(text) if kind == "inputs"}
+
+
+def step_text(plan: SweepPlan) -> str:
+    """A pipeline job with one sweep step; what can be set is an input of the pipeline."""
+    names = plan.resource_names
+    inputs: dict[str, Any] = {item.name: _value(item) for item in plan.constants}
+    bound: dict[str, Any] = {item.name: binding(item.name) for item in plan.constants}
+    for item in plan.absent:
+        kind = item.spec["type"] if item.is_port else "a value"
+        inputs[Comment(f"optional: {item.name}: {kind}")] = None
+        bound[Comment(f"optional: {item.name}: {binding(item.name)}")] = None
+    step = {
+        "type": "sweep",
+        "trial": plan.component if plan.component.startswith("../") else f"./{plan.component}",
+        **plan.body,
+        "inputs": bound if plan.constants else None,
+        "outputs": {name: binding(name, "outputs") for name in plan.trial.outputs},
+        "resources": {
+            key: binding(name)
+            for key, name in zip(("instance_type", "instance_count"), names, strict=True)
+        },
+    }
+    sections = {
+        **plan.head(),
+        "inputs": {
+            Comment("Where and how wide each trial runs."): None,
+            **dict(zip(names, resources(plan.settings).values(), strict=True)),
+            **inputs,
+        },
+        "outputs": _outputs(plan),
+        "settings": {"default_compute": plan.compute},
+        "jobs": {"sweep": filled(step)},
+    }
+    return job_text("pipeline", f"{SWEEP_MARK} from {plan.origin}.", plan.title, sections)
+
+
+def sweep_job_text(plan: SweepPlan, environment: Any) -> str:
+    """A standalone sweep job, which cannot refer to a component: the trial is inline."""
+    if includes := plan.trial.includes:
+        words = f"copy {', '.join(includes)} beside the code, or use --as step"
+        plan.sweep.warn(f"a sweep job takes no additional includes: {words}")
+    without = ", without its environment variables" if plan.variables else ""
+    same = f"{plan.component} is the same trial as a component{without}"
+    trial = {
+        Comment(f"A sweep job holds its trial inline; {same}."): None,
+        "code": plan.move(plan.trial.code),
+        "command": _job_command(plan),
+        "environment": environment,
+        "environment_variables": plan.variables,
+        "distribution": plan.trial.distribution,
+        "resources": plan.resources,
+    }
+    sections = {
+        **plan.head(),
+        "compute": plan.compute,
+        "inputs": {item.name: _value(item) for item in plan.constants},
+        "outputs": _outputs(plan),
+        "trial": filled(trial),
+        **plan.body,
+        "resources": resources(plan.settings),
+    }
+    return job_text("sweep", f"{SWEEP_MARK} from {plan.origin}.", plan.title, sections)
+
+
+def _job_command(plan: SweepPlan) -> str:
+    """The command of a standalone job: swept inputs are `search_space`, without optional groups."""
+    missing = {item.name for item in plan.absent}
+
+    def keep(match: re.Match[str]) -> str:
+        return "" if _input_names(match[2]) & missing else match[1] + match[2]
+
+    command = GROUP.sub(keep, plan.trial.command)
+    for name in sorted(_input_names(command) & missing):
+        raise plan.trial.source.refuse(
+            f"the command uses the optional input {name} outside of brackets, and a job has no "
+            f"value for it: write [--{name} {{inputs.{name}}}] or give it a default",
+            *("inputs", name),
+        )
+    for name in plan.swept:
+        command = command.replace(f"${{{{inputs.{name}}}}}", f"${{{{search_space.{name}}}}}")
+    return command
+
+
+def python_text(plan: SweepPlan) -> str:
+    """A Python module with a pipeline function for azure-ai-ml."""
+    kind, count = plan.resource_names
+    values = {item.name: item.spec["default"] for item in plan.constants if item.has_default}
+    values |= dict(zip((kind, count), resources(plan.settings).values(), strict=True))
+    used: set[str] = set()
+    reserved = {*plan.trial.inputs, kind, count, *PYTHON_NAMES, *keyword.kwlist}
+    function = legal_name(str(plan.sweep.data.get("name") or "sweep"), component=True)
+    return render(
+        "sweep_pipeline.py.j2",
+        mark=SWEEP_MARK,
+        origin=plan.origin,
+        literal=literal,
+        title=plan.title,
+        **plan.head(),
+        function=_free_name(function, reserved),
+        component=plan.component,
+        required=[item.name for item in plan.constants if not item.has_default],
+        defaults=[(name, literal(value)) for name, value in values.items()],
+        left_out=[item.name for item in plan.absent],
+        swept=[(name, distribution_text(drawn, used)) for name, drawn in plan.swept.items()],
+        settings=sweep_arguments(plan.body, used),
+        classes=sorted(used),
+        outputs=list(plan.trial.outputs),
+        compute=plan.compute.removeprefix("azureml:"),
+        kind=kind,
+        count=count,
+        local={word: _free_name(word, reserved) for word in ("trial", "node", "sweep")},
+    )
+
+
+def _free_name(name: str, used: set[str]) -> str:
+    while name in used:
+        name = f"sweep_{name}"
+    return name
+
+
+def _value(item: TrialInput) -> Any:
+    if item.has_default:
+        return item.spec["default"]
+    if not item.is_port:
+        return UNSET
+    path = Comment("path: azureml:NAME@latest, or a folder, file or URL")
+    return filled({"type": item.spec["type"], path: None, "mode": item.spec.get("mode")})
+
+
+def _outputs(plan: SweepPlan) -> dict[str, Any]:
+    return {
+        name: {key: spec[key] for key in ("type", "mode") if key in spec}
+        for name, spec in plan.trial.outputs.items()
+    }

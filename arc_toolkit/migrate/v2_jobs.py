@@ -21,6 +21,7 @@ DEFAULT_INSTANCE_TYPE = "defaultinstancetype"
 DEFAULT_INSTANCE_COUNT = 1
 # In place of a value that only the caller has; a job with it fails at once.
 UNSET = "SET_ME"
+SWEEP_MARK = "Written by `arc-toolkit patch --sweep-to-v2`"
 SCHEMA = "https://azuremlschemas.azureedge.net/latest/{}.schema.json"
 
 

@@ -12,7 +12,7 @@ import yaml
 
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.migrate import sweep
-from arc_toolkit.migrate.forms import GET_CORES
+from arc_toolkit.migrate.sweep import GET_CORES
 from tests.migrate.support import (
     SWEEP,
     TRIAL,
