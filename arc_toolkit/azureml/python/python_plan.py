@@ -11,11 +11,11 @@ from arc_toolkit.azureml.apply_settings import apply_settings
 from arc_toolkit.azureml.apply_threads import not_set
 from arc_toolkit.azureml.documents import Parameter, Setting, Target
 from arc_toolkit.azureml.evidence import FrameworkEvidence, evidence_in_command
-from arc_toolkit.azureml.expose import EXPOSE
 from arc_toolkit.azureml.kinds import Family, Slot
 from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.azureml.python.code_fields import CodeValue, named_values
+from arc_toolkit.azureml.python.expose_python import ExposedParameters
 from arc_toolkit.azureml.python.module import Module
 from arc_toolkit.azureml.python.python_targets import SETTINGS, PythonPipeline, PythonTarget
 from arc_toolkit.azureml.python.python_writer import PythonWriter
@@ -26,11 +26,9 @@ from arc_toolkit.azureml.rules import run_rules
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.threads import PRESTEP, RESTEP
 from arc_toolkit.azureml.values import Values
-from arc_toolkit.edit.code import layout
 from arc_toolkit.edit.code.code_text import CodeText
 from arc_toolkit.edit.code.editor import StatementSite, quoted
 from arc_toolkit.edit.code.expressions import short
-from arc_toolkit.edit.code.names import Binding
 from arc_toolkit.edit.code.nodes import CodeMark, place_node
 from arc_toolkit.edit.code.source import Source
 from arc_toolkit.edit.files.edits import Refused
@@ -40,7 +38,7 @@ from arc_toolkit.edit.yaml.nodes import KeyPath, YamlNode
 from arc_toolkit.findings import Fix, Language
 
 # More steps of a file than this that are not changed for the same reason are one finding.
-_LISTED = 10
+MAX_LISTED_STEPS = 10
 
 
 class PythonValues(Values):
@@ -48,10 +46,11 @@ class PythonValues(Values):
 
     def own(self, target: Target, name: str, *path: str | int) -> str | None:
         """A step has what its command object will have."""
-        is_copy = isinstance(target, PythonTarget) and target.inherits((name, *path))
-        template = target.template if isinstance(target, PythonTarget) and is_copy else None
-        if template is not None and (*target.path, name, *path) not in self.pending:
-            target = template if (*template.path, name, *path) in self.pending else target
+        place = (name, *path)
+        if isinstance(target, PythonTarget) and (*target.path, *place) not in self.pending:
+            template = target.template
+            if template is not None and (*template.path, *place) in self.pending:
+                target = template if target.inherits(place) else target
         return super().own(target, name, *path)
 
 
@@ -78,18 +77,12 @@ class PythonPlan(Plan):
         )
         self.python_targets = find_targets(module, self.resolver)
         self.python_pipelines, self.documents = build_documents(self.python_targets, self.resolver)
-        self._ignores = {id(source): find_ignores(source.text) for source in module.sources}
-        self._ignored_everywhere = frozenset().union(
-            *(ignores.lines.get(0, ()) for ignores in self._ignores.values())
-        )
-        self._has_ignores = any(
-            ignores.lines for ignores in self._ignores.values()
-        )  # hardly any file does
-        # The pipeline functions with parameters that their steps are bound to.
-        self._exposed: set[int] = set()
-        # The parameters that a pipeline function has, or gets in this run, and their defaults.
-        self.declared: dict[tuple[int, str], str | int] = {}
-        self._parameters: dict[tuple[int, Slot], str] = {}
+        # By source; hardly any file has one.
+        self._ignores = {
+            id(source): ignores
+            for source in module.sources
+            if (ignores := find_ignores(source.text)) != Ignores()
+        }
 
     def step_names(self) -> Iterator[str]:
         return (name for target in self.python_targets for name in _names(target))
@@ -134,17 +127,19 @@ class PythonPlan(Plan):
         return mark.line + 1, mark.column + 1, ""
 
     def covers(self, rule: str, at: YamlNode) -> bool:
-        if not self._has_ignores:
+        if not self._ignores:
             return False
         mark = at.start_mark
         assert isinstance(mark, CodeMark)
-        return rule in self._ignored_everywhere or self._ignores[id(mark.source)].covers(
-            rule, mark.source_line
-        )
+        ignores = self._ignores.get(id(mark.source))
+        if ignores is not None and ignores.covers(rule, mark.source_line):
+            return True
+        return any(rule in other.lines.get(0, ()) for other in self._ignores.values())
 
     def ignores(self) -> Iterator[tuple[Ignores, Callable[[int], YamlNode]]]:
         for source in self.module.sources:
-            yield self._ignores[id(source)], partial(_line, source)
+            if id(source) in self._ignores:
+                yield self._ignores[id(source)], partial(_line, source)
 
     def fix(self, title: str, safe: bool, operation: Operation, usable: bool) -> Fix | None:
         if usable:
@@ -184,7 +179,7 @@ class PythonPlan(Plan):
         )
 
     def ignored(self, rule: str, target: Target, path: KeyPath = ()) -> bool:
-        if not self._has_ignores:
+        if not self._ignores:
             return False
         value = target.get(*path) if path else None
         statements = [value.statement] if isinstance(value, CodeValue) else []
@@ -197,42 +192,35 @@ class PythonPlan(Plan):
 
     def report_refusals(self) -> None:
         """Targets that were asked for and must not be changed."""
-        asked = [rule for rule in self.settings.placed if self.settings.wants(rule)]
+        requested = [rule for rule in self.settings.placed if self.settings.wants(rule)]
         refused: dict[str, list[PythonTarget]] = {}
-        for target in self.python_targets if asked else ():
-            is_named = bool(target.name or not target.is_trial)
-            if (
-                target.refusal
-                and is_named
-                and self.chosen(target)
-                and not self._inherits_all(target)
-            ):
+        for target in self.python_targets if requested else ():
+            is_wanted = (target.name or not target.is_trial) and self.chosen(target)
+            if target.refusal and is_wanted and not self._inherits_all(target):
                 refused.setdefault(target.refusal, []).append(target)
         for reason, targets in refused.items():
-            if len(targets) > _LISTED:
-                first = targets[0]
-                message = f"{first.shown} and {len(targets) - 1} more are not changed"
-                self.add_finding(asked[0], "warning", message, first.at, reason=reason)
-                continue
+            message = "{} is not changed"
+            if len(targets) > MAX_LISTED_STEPS:
+                message = f"{{}} and {len(targets) - 1} more are not changed"
+                targets = targets[:1]
             for target in targets:
-                message = f"{target.shown} is not changed"
-                self.add_finding(asked[0], "warning", message, target.at, reason=reason)
+                text = message.format(target.shown)
+                self.add_finding(requested[0], "warning", text, target.at, reason=reason)
 
     # --- what a target takes -----------------------------------------------------------------------------------
 
     def unsupported(self, target: Target, slot: Slot) -> str | None:
-        if isinstance(target, PythonTarget) and slot in (Slot.INSTANCE_TYPE, Slot.INSTANCE_COUNT):
+        if not isinstance(target, PythonTarget):
+            return super().unsupported(target, slot)
+        if slot in (Slot.INSTANCE_TYPE, Slot.INSTANCE_COUNT):
             if target.legacy_sweep:
-                asked = self.settings.sweep_to_v2
-                how = "it is not converted, see there" if asked else "convert it with --sweep-to-v2"
+                how = "convert it with --sweep-to-v2"
+                if self.settings.sweep_to_v2:
+                    how = "it is not converted, see there"
                 return f"a SweepComponent takes no instance type: {how}"
             if target.set_resources_problem and self.settings.wants("set-resources"):
                 return "set_resources is not changed, see there"
-        if (
-            isinstance(target, PythonTarget)
-            and slot == Slot.COMPUTE
-            and isinstance(target.made, Builder)
-        ):
+        if slot == Slot.COMPUTE and isinstance(target.made, Builder):
             return None  # command(...) takes it, also where a sweep is made of it
         return super().unsupported(target, slot)
 
@@ -246,21 +234,18 @@ class PythonPlan(Plan):
             first = self._first_steps.get(id(target), target)
         if first.pipeline is None:
             return True
-        pipeline = self.by_function[id(first.pipeline.function)]
+        function = first.pipeline.function
+        pipeline = next(item for item in self.python_pipelines if item.function is function)
         return not (pipeline.node.value or self._sets_default_compute)
 
     @cached_property
-    def by_function(self) -> dict[int, PythonPipeline]:
-        return {id(pipeline.function): pipeline for pipeline in self.python_pipelines}
+    def _parameters(self) -> ExposedParameters:
+        return ExposedParameters(self, self.resolver, self.python_pipelines)
 
     @cached_property
     def _first_steps(self) -> dict[int, PythonTarget]:
         """Command object -> the first step in a pipeline that is made of it."""
-        steps = [
-            target
-            for target in self.python_targets
-            if target.pipeline and target.template is not None
-        ]
+        steps = [target for target in self.python_targets if target.pipeline and target.template]
         return {id(target.template): target for target in reversed(steps)}
 
     @cached_property
@@ -281,30 +266,11 @@ class PythonPlan(Plan):
     # --- changes -----------------------------------------------------------------------------------------------
 
     def write(self, target: Target, settings: Sequence[Setting]) -> list[Setting]:
+        assert isinstance(target, PythonTarget | PythonPipeline)
         written = []
-        source = (
-            target.statement.source if isinstance(target, PythonTarget | PythonPipeline) else None
-        )
-        assert source is not None
         for setting in settings:
-            text = (
-                str(setting.value)
-                if isinstance(setting.value, int)
-                else quoted(str(setting.value), source)
-            )
             try:
-                if not isinstance(target, PythonTarget):
-                    node = target.get(*setting.path)
-                    assert isinstance(node, CodeValue)
-                    self.writer.changes.replace(node.statement, node.expression, text)
-                else:
-                    text = setting.value.name if isinstance(setting.value, Parameter) else text
-                    if self._leaks(target, setting):
-                        raise Refused(
-                            "its resources are those of its component, which another step uses too"
-                        )
-                    in_call = not self._exposes(target) or setting.slot == Slot.COMPUTE
-                    self.writer.write(target, setting, text, in_call=in_call)
+                self._write_setting(target, setting)
             except Refused as refusal:
                 message = f"{setting.path[-1]} of {target.shown} is not changed"
                 self.add_finding(setting.rule, "warning", message, target.at, reason=refusal.reason)
@@ -312,6 +278,25 @@ class PythonPlan(Plan):
             self.values.pending[*target.path, *setting.path] = setting.value
             written.append(setting)
         return written
+
+    def _write_setting(self, target: PythonTarget | PythonPipeline, setting: Setting) -> None:
+        match setting.value:
+            case Parameter(name=text):
+                pass
+            case int(number):
+                text = str(number)
+            case value:
+                text = quoted(str(value), target.statement.source)
+        if isinstance(target, PythonPipeline):
+            node = target.get(*setting.path)
+            assert isinstance(node, CodeValue)
+            self.writer.changes.replace(node.statement, node.expression, text)
+            return
+        if self._leaks(target, setting):
+            raise Refused("its resources are those of its component, which another step uses too")
+        exposes = self._parameters.exposes(target.pipeline)
+        in_call = not exposes or setting.slot == Slot.COMPUTE
+        self.writer.write(target, setting, text, in_call=in_call)
 
     def _leaks(self, target: PythonTarget, setting: Setting) -> bool:
         """Whether a value would reach a step that was not asked for: `node.resources.x = ...` and `set_resources` write
@@ -323,18 +308,13 @@ class PythonPlan(Plan):
         ):
             return False
         calls = target.set_resources
-        is_converted = (
-            bool(calls)
-            and self.settings.wants("set-resources")
-            and not target.set_resources_problem
-        )
-        is_converted = is_converted and not self.covers(
-            "set-resources", self.at(calls[0].statement)
-        )
-        has_own = bool(target.named(("resources",))) or is_converted
-        if target.component is None or has_own or not (target.field_assignments or calls):
+        rule = "set-resources"
+        is_converted = calls and self.settings.wants(rule) and not target.set_resources_problem
+        if is_converted and not self.covers(rule, self.at(calls[0].statement)):
             return False
-        return id(target.component) in self._components_of_others
+        if target.named(("resources",)) or not (target.field_assignments or calls):
+            return False
+        return target.component is not None and id(target.component) in self._components_of_others
 
     @cached_property
     def _components_of_others(self) -> set[int]:
@@ -346,14 +326,11 @@ class PythonPlan(Plan):
         if not isinstance(target, PythonTarget) or target.owns(path):
             return False
         is_entity = isinstance(target.made, Builder) and target.made.is_entity
-        if (
-            (is_entity or isinstance(target.made, Step))
-            and target.is_trial
-            and path[:1] != Slot.VARIABLES.path
-        ):
+        is_swept = target.is_trial and (is_entity or isinstance(target.made, Step))
+        if is_swept and path[:1] != Slot.VARIABLES.path:
             return True  # the sweep gets it
-        if path[:1] == Slot.INSTANCE_TYPE.path[:1] and (
-            target.has_resource_statements or self._exposes(target)
+        if path[0] == "resources" and (
+            target.has_resource_statements or self._parameters.exposes(target.pipeline)
         ):
             return False
         return target.inherits(path) and self._gets_settings(target.template)
@@ -364,10 +341,11 @@ class PythonPlan(Plan):
     def _inherits_all(self, target: PythonTarget) -> bool:
         """Whether a step needs nothing of its own: its command object gets all, and nothing is said about it here."""
         own = any(use.how == "argument" or use.path[0] in SETTINGS for use in target.uses)
-        return not own and not self._exposes(target) and self._gets_settings(target.template)
-
-    def _exposes(self, target: PythonTarget) -> bool:
-        return target.pipeline is not None and id(target.pipeline.function) in self._exposed
+        return (
+            not own
+            and not self._parameters.exposes(target.pipeline)
+            and self._gets_settings(target.template)
+        )
 
     def replace_restep(self, target: Target, value: str) -> bool:
         """The rule amlarc-restep renames the key in the same run; where it must not, the variable is added."""
@@ -398,19 +376,11 @@ class PythonPlan(Plan):
             yield pipeline, steps.get(id(pipeline.function), [])
 
     def expose_others(self) -> None:
-        from arc_toolkit.azureml.python.expose_python import pass_all_on
-
-        pass_all_on(self)
+        self._parameters.pass_all_on()
 
     def parameter(self, pipeline: Target, slot: Slot) -> str:
-        from arc_toolkit.azureml.python.expose_python import parameter_name
-
         assert isinstance(pipeline, PythonPipeline)
-        key = (id(pipeline.function), slot)
-        if key not in self._parameters:
-            self._parameters[key] = slot.path[-1]  # also for two functions that call each other
-            self._parameters[key] = parameter_name(self, pipeline, slot)
-        return self._parameters[key]
+        return self._parameters.name(pipeline, slot)
 
     def declared_default(self, pipeline: Target, name: str) -> str | None:
         assert isinstance(pipeline, PythonPipeline)
@@ -421,55 +391,17 @@ class PythonPlan(Plan):
 
     def declare(self, pipeline: Target, slot: Slot, default: str | int) -> bool:
         assert isinstance(pipeline, PythonPipeline)
-        function, statement, name = (
-            pipeline.function,
-            pipeline.statement,
-            self.parameter(pipeline, slot),
-        )
-        text = str(default) if isinstance(default, int) else quoted(default, statement.source)
-        if name in pipeline.parameters:
-            asked = (
-                getattr(self.settings, slot.path[-1]) if self.settings.wants(slot.rule) else None
-            )
-            there = pipeline.parameters[name]
-            if asked is not None and isinstance(there, ast.Constant) and there.value != asked:
-                self.writer.changes.replace(statement, there, text)
-            self.declared[id(function), name] = default
-        else:
-            reason = ""
-            scope = self.resolver.scopes.get(id(function))
-            inside = scope.statements[-1] if scope is not None and scope.statements else statement
-            if isinstance(self.resolver.binding(name, inside), Binding):
-                reason = f"the name {name} is already a variable here"
-            else:
-                try:
-                    layout.append_parameters(statement.source, function, [])
-                except Refused as refusal:
-                    reason = refusal.reason
-            if reason:
-                self.add_finding(
-                    EXPOSE, "warning", f"{name} is not exposed", pipeline.at, reason=reason
-                )
-                return False
-
-            def add() -> None:
-                self.writer.changes.set(statement, function, name, text)
-                self.declared[id(function), name] = default
-
-            self.writer.on_bound(function, name, add)
-        self._exposed.add(id(function))
-        return True
+        return self._parameters.declare(pipeline, slot, default)
 
 
 def _names(target: PythonTarget) -> Iterator[str]:
     """What `--step` knows a target by: its variable, and the `name=` of a command object."""
     if target.name:
         yield target.name
-    name = (
-        (named_values(target.call) or {}).get("name") if isinstance(target.made, Builder) else None
-    )
-    if isinstance(name, ast.Constant) and isinstance(name.value, str):
-        yield name.value
+    if isinstance(target.made, Builder):
+        name = (named_values(target.call) or {}).get("name")
+        if isinstance(name, ast.Constant) and isinstance(name.value, str):
+            yield name.value
 
 
 def _line(source: Source, line: int) -> YamlNode:
