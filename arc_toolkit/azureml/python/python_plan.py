@@ -294,8 +294,7 @@ class PythonPlan(Plan):
             return
         if self._leaks(target, setting):
             raise Refused("its resources are those of its component, which another step uses too")
-        exposes = self._parameters.exposes(target.pipeline)
-        in_call = not exposes or setting.slot == Slot.COMPUTE
+        in_call = setting.slot == Slot.COMPUTE or not self._exposes(target)
         self.writer.write(target, setting, text, in_call=in_call)
 
     def _leaks(self, target: PythonTarget, setting: Setting) -> bool:
@@ -329,11 +328,12 @@ class PythonPlan(Plan):
         is_swept = target.is_trial and (is_entity or isinstance(target.made, Step))
         if is_swept and path[:1] != Slot.VARIABLES.path:
             return True  # the sweep gets it
-        if path[0] == "resources" and (
-            target.has_resource_statements or self._parameters.exposes(target.pipeline)
-        ):
+        if path[0] == "resources" and (target.has_resource_statements or self._exposes(target)):
             return False
         return target.inherits(path) and self._gets_settings(target.template)
+
+    def _exposes(self, target: PythonTarget) -> bool:
+        return self.settings.expose_parameters and self._parameters.exposes(target.pipeline)
 
     def _gets_settings(self, template: PythonTarget | None) -> bool:
         return template is not None and self.chosen(template) and not template.refusal
@@ -341,11 +341,7 @@ class PythonPlan(Plan):
     def _inherits_all(self, target: PythonTarget) -> bool:
         """Whether a step needs nothing of its own: its command object gets all, and nothing is said about it here."""
         own = any(use.how == "argument" or use.path[0] in SETTINGS for use in target.uses)
-        return (
-            not own
-            and not self._parameters.exposes(target.pipeline)
-            and self._gets_settings(target.template)
-        )
+        return not own and not self._exposes(target) and self._gets_settings(target.template)
 
     def replace_restep(self, target: Target, value: str) -> bool:
         """The rule amlarc-restep renames the key in the same run; where it must not, the variable is added."""

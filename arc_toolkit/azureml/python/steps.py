@@ -164,7 +164,9 @@ class _ScopeTargets(OtherNames):
         match made:
             case Step() if isinstance(value, ast.Call):
                 return self._target(name, made, statement, value, uses, made.generation)
-            case Builder() | Sweep() | V1Job() if made.call is value and _is_certain(made):
+            case Builder() | Sweep() | V1Job() if made.call is value and (
+                not isinstance(made, Sweep) or _is_certain(made)
+            ):
                 return self._target(name, made, statement, made.call, uses)
             case UnknownSdkObject():
                 return self._candidate(name, value, statement, made, uses)
@@ -229,7 +231,7 @@ class _ScopeTargets(OtherNames):
                     continue
                 if isinstance(made, Builder | V1Job):
                     yield self._target("", made, statement, call, [])
-                elif _is_certain(made):
+                elif isinstance(made, Step) or _is_certain(made):
                     generation = made.generation if isinstance(made, Step) else "v2"
                     refusal = "no name of its own holds it: assign it to a variable"
                     yield self._target("", made, statement, call, [], generation, refusal)
@@ -265,9 +267,9 @@ def _uses_between(
     return [use for use in uses[first:last] if not is_other(use)]
 
 
-def _is_certain(made: Step | Builder | Sweep | V1Job) -> bool:
+def _is_certain(made: Sweep) -> bool:
     """Whether a `sweep` is that of the SDK: its base is known, or its arguments are of no other function."""
-    if not isinstance(made, Sweep) or not isinstance(made.base, UnknownSdkObject):
+    if not isinstance(made.base, UnknownSdkObject):
         return True
     names = {keyword.arg for keyword in made.call.keywords}
     return bool(names & {"primary_metric", "sampling_algorithm"})

@@ -211,10 +211,10 @@ class Evaluator:
         parts = chain(node)
         if parts is None or any(part.startswith("[") for part in parts[1]):
             return None
-        binding = self.certain(parts[0], statement)
-        if binding is None or not isinstance(binding.value, str):
+        paths = [binding.value for binding in self.bindings(parts[0], statement)]
+        if len(paths) != 1 or not isinstance(paths[0], str):
             return None
-        return ".".join((binding.value, *parts[1]))
+        return ".".join((paths[0], *parts[1]))
 
     def _public_path(self, node: ast.expr, statement: Statement) -> str:
         """The path of a function or constant: `os.path.join`, or `str` if nothing here binds that name."""
