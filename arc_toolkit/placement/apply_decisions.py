@@ -110,8 +110,11 @@ def _place_workload(plan: PlacePlan, workload: Workload) -> None:
 
 def _apply(plan: PlacePlan, decision: PlacementDecision) -> bool:
     """Carry out a decision; False if it is refused."""
+    setting, message, node = decision.setting, decision.message, decision.node
     refusals = len(plan.refusals)
-    if plan.attempt(decision.setting, decision.message, decision.node, decision.apply):
+    if decision.refusal is not None:
+        plan.refuse(setting, message, node, decision.refusal.reason)
+    elif not decision.changes or plan.attempt(setting, message, node, decision.apply):
         for note in decision.notes:
-            plan.add_finding(note.rule, note.severity, note.message, decision.node, note.reason)
+            plan.add_finding(note.rule, note.severity, note.message, node, note.reason)
     return len(plan.refusals) == refusals
