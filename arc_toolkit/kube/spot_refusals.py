@@ -12,10 +12,10 @@ _CONTROL_PLANE = frozenset(
     (
         # https://kubernetes.io/docs/concepts/overview/working-with-objects/namespaces/#initial-namespaces
         *("kube-system", "kube-public", "kube-node-lease"),
-        # AKS and its add-ons: https://learn.microsoft.com/azure/aks/limit-egress-traffic (gatekeeper-system),
-        # .../private-cluster-connect (aks-command), .../app-routing-gateway-api (aks-istio-system),
-        # .../cluster-extensions (azure-arc), .../supported-kubernetes-versions (tigera-operator);
-        # azureml has AzureML's extension.
+        # AKS and its add-ons: https://learn.microsoft.com/azure/aks/limit-egress-traffic
+        # (gatekeeper-system), .../private-cluster-connect (aks-command),
+        # .../app-routing-gateway-api (aks-istio-system), .../cluster-extensions (azure-arc),
+        # .../supported-kubernetes-versions (tigera-operator); azureml has AzureML's extension.
         *(
             "gatekeeper-system",
             "calico-system",
@@ -24,7 +24,8 @@ _CONTROL_PLANE = frozenset(
             "aks-istio-system",
         ),
         *("app-routing-system", "azure-arc", "azureml"),
-        # https://github.com/kubeflow/manifests, common/*/base, and https://github.com/kubeflow/trainer, manifests/
+        # https://github.com/kubeflow/manifests, common/*/base, and
+        # https://github.com/kubeflow/trainer, manifests/
         *(
             "istio-system",
             "cert-manager",
@@ -34,14 +35,14 @@ _CONTROL_PLANE = frozenset(
             "kubeflow-system",
         ),
         *("jobset-system", "lws-system"),
-        # As their own instructions install them: volcano installer/, kuberay apiserver/deploy, spark-operator
-        # config/manager, kueue, kyverno, Argo CD.
+        # As their own instructions install them: volcano installer/, kuberay apiserver/deploy,
+        # spark-operator config/manager, kueue, kyverno, Argo CD.
         *("volcano-system", "kueue-system", "kyverno", "ray-system", "spark-operator", "argocd"),
     )
 )
-# Those in which people also run jobs: what is always on there belongs to the control plane. From kubeflow/manifests,
-# kubeflow/katib manifests/, tektoncd/pipeline config/, .../aks/deploy-ray-infrastructure (kuberay); monitoring is
-# usual for the charts of Prometheus.
+# Those in which people also run jobs: what is always on there belongs to the control plane. From
+# kubeflow/manifests, kubeflow/katib manifests/, tektoncd/pipeline config/,
+# .../aks/deploy-ray-infrastructure (kuberay); monitoring is usual for the charts of Prometheus.
 _SHARED = frozenset(
     (
         *(
@@ -64,8 +65,9 @@ def namespace_refusal(namespace: str, *, is_always_on: bool) -> str:
     return ""
 
 
-# The last part of an image's name, without its tag, or words of it between dashes. Most are in public manifests, as in
-# kubernetes/examples, kubeflow/manifests and GoogleCloudPlatform/ai-on-gke; it stays a guess by the name.
+# The last part of an image's name, without its tag, or words of it between dashes. Most are in
+# public manifests, as in kubernetes/examples, kubeflow/manifests and GoogleCloudPlatform/ai-on-gke;
+# it stays a guess by the name.
 _DATA = (
     *(
         "postgres",
@@ -139,7 +141,7 @@ _BESIDE = frozenset(
 
 
 def image_refusal(image: str) -> str:
-    """Why a pod with this image must not run on spot capacity; empty if nothing is known against it."""
+    """Why a pod with this image must not run on spot capacity; empty if it may."""
     name = image.rpartition("/")[2].partition("@")[0].partition(":")[0].lower()
     words = (name, *name.replace("_", "-").split("-"))
     if words[-1] in _CONTROLLERS or name.endswith("controller-manager"):

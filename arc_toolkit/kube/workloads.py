@@ -1,7 +1,8 @@
 """Where every kind of workload keeps its pod specs, and which role each of them has.
 
-One table, keyed by apiVersion and kind. The paths were read from the CRD schemas of the releases named below, and
-an API server accepts a toleration and an affinity at each of them. A new kind is a new row.
+One table, keyed by apiVersion and kind. The paths were read from the CRD schemas of the releases
+named below, and an API server accepts a toleration and an affinity at each of them. A new kind is a
+new row.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from enum import Enum
 
 from arc_toolkit.kube.spot_refusals import INTERACTIVE, SERVING
 
-# Kubernetes 1.34; kubeflow trainer 1.9.4 and 2.0 to 2.3; mpi-operator 0.8; Katib 0.19; JobSet 0.12; KubeRay 1.7;
-# Volcano 1.15; Argo Workflows 4.1; Spark operator 2.5; LeaderWorkerSet 0.10; AppWrapper 1.2; Tekton 1.15; Kueue 0.19.
+# Kubernetes 1.34; kubeflow trainer 1.9.4 and 2.0 to 2.3; mpi-operator 0.8; Katib 0.19; JobSet 0.12;
+# KubeRay 1.7; Volcano 1.15; Argo Workflows 4.1; Spark operator 2.5; LeaderWorkerSet 0.10;
+# AppWrapper 1.2; Tekton 1.15; Kueue 0.19.
 EACH_KEY = "*"
 EACH_ITEM = "[]"
 SpecPath = tuple[str, ...]
@@ -92,7 +94,7 @@ class KindFamily(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RolePath:
-    """A path to pod specs. The role is fixed, or (None) the key or the name of the item that the path passes."""
+    """A path to pod specs. Without a role, the key or the item name on the path is the role."""
 
     path: SpecPath
     role: str | None = None
@@ -118,7 +120,8 @@ class WorkloadKind:
     refused: str = ""
 
 
-# Names that people give to the coordinator where they may choose the name: tasks of Volcano, jobs of a JobSet.
+# Names that people give to the coordinator where they may choose the name: tasks of Volcano, jobs
+# of a JobSet.
 COORDINATOR_NAMES = frozenset(
     (
         "launcher",
@@ -151,8 +154,9 @@ def _ray(prefix: SpecPath) -> tuple[RolePath, ...]:
 
 def _argo(kind: str, prefix: SpecPath = ("spec",)) -> WorkloadKind:
     shape = Shape.WORKFLOW
-    # The fields of a template replace those of the workflow, and a template that another workflow refers to takes only
-    # its own along: https://argo-workflows.readthedocs.io/en/latest/workflow-templates/
+    # The fields of a template replace those of the workflow, and a template that another workflow
+    # refers to takes only its own along:
+    # https://argo-workflows.readthedocs.io/en/latest/workflow-templates/
     specs = (
         RolePath(prefix, "workflow", shape),
         RolePath((*prefix, "templateDefaults"), "defaults", shape),
@@ -399,8 +403,8 @@ _ROWS = (
         retry=Retry.CONTROLLER,
         refused=SERVING,
     ),
-    # Kueue puts its labels and tolerations into every pod that it admits: for whoever runs the cluster to decide.
-    # https://kueue.sigs.k8s.io/docs/concepts/resource_flavor/
+    # Kueue puts its labels and tolerations into every pod that it admits: for whoever runs the
+    # cluster to decide. https://kueue.sigs.k8s.io/docs/concepts/resource_flavor/
     WorkloadKind(
         "ResourceFlavor",
         ("kueue.x-k8s.io/v1beta1", "kueue.x-k8s.io/v1beta2"),
@@ -410,7 +414,8 @@ _ROWS = (
 )
 
 KINDS = {(version, row.kind): row for row in _ROWS for version in row.versions}
-# Kinds that have no pods, although they look as if they had: nothing to place, and nothing to report.
+# Kinds that have no pods, although they look as if they had: nothing to place, and nothing to
+# report.
 WITHOUT_PODS = frozenset([("v1", "PodTemplate")])
 
 

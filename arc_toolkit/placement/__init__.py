@@ -1,1 +1,1 @@
-"""Kubernetes workloads onto spot capacity: which pod specs, what to put into them, and what must stay where it is."""
+"""Kubernetes workloads on spot capacity: which pod specs, what to add, and what to refuse."""

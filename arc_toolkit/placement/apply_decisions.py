@@ -87,8 +87,8 @@ def _place_workload(plan: PlacePlan, workload: Workload) -> None:
     if settings.spot is not None and settings.wants(SPOT):
         decisions = decide_spot(workload, settings)
         refused = {id(decision) for decision in decisions if not _apply(plan, decision)}
-        asked = [decision for decision in decisions if decision.policy is settings.spot]
-        if asked and refused.issuperset(map(id, asked)):
+        on_spot = [decision for decision in decisions if decision.policy is settings.spot]
+        if on_spot and refused.issuperset(map(id, on_spot)):
             return
         # A role off spot nodes keeps its grace period.
         off_spot = {

@@ -1,4 +1,4 @@
-"""What `place` would do with a workload, as data: `place` applies decisions, the rules of `check` read them."""
+"""What `place` would do, as data: `place` applies decisions, the rules of `check` read them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from arc_toolkit.placement.spot import SpotPolicy
 
 
 class SpecEditor(Protocol):
-    """Changes the objects of one file, in YAML or in code; raises `Refused` where that is not safe."""
+    """Changes the objects of a file, in YAML or code; `Refused` where that is not safe."""
 
     def set(self, path: KeyPath, value: Value) -> None:
         """Put a value at a path; missing mappings are made."""

@@ -1,9 +1,10 @@
 """Kinds whose parts inherit fields about nodes: workflows of Argo and PipelineRuns of Tekton.
 
-Argo takes each field of a pod by itself from the template, else from the template that calls it, else
-from the workflow (argo-workflows, workflow/controller/workflowpod.go); `templateDefaults` are merged
-into every template. Tekton takes those of a task, else those of the run. A new field of a part would
-hide what it inherits, so `place` writes a field where it already is, and else for the whole.
+Argo takes each field of a pod by itself from the template, else from the template that calls it,
+else from the workflow (argo-workflows, workflow/controller/workflowpod.go); `templateDefaults` are
+merged into every template. Tekton takes those of a task, else those of the run. A new field of a
+part would hide what it inherits, so `place` writes a field where it already is, and else for the
+whole.
 """
 
 from __future__ import annotations
@@ -45,10 +46,11 @@ def is_whole_workflow(spec: PodSpec) -> bool:
 def workflow_fields(
     workload: Workload, specs: Iterable[PodSpec]
 ) -> Iterator[tuple[PodSpec, ReplacedFields]]:
-    """Where a workflow of Argo chooses nodes: as a whole, and in the parts with fields of their own.
+    """Where a workflow of Argo chooses nodes: as a whole, and in the parts with fields of their
+    own.
 
-    Other workflows use a template of a WorkflowTemplate without the rest of it. So there each template
-    gets the fields, unless they would replace fields that it inherits.
+    Other workflows use a template of a WorkflowTemplate without the rest of it. So there each
+    template gets the fields, unless they would replace fields that it inherits.
     """
     inherited = any(
         any(replaced_fields(spec)) for spec in workload.pod_specs if not makes_pod(spec)
@@ -67,9 +69,9 @@ def workflow_fields(
 def pods_of(workload: Workload) -> tuple[PodSpec, ...]:
     """The pod specs with the fields about nodes that their pods really get.
 
-    A Workflow with a toleration, and a template `train` with a nodeSelector and no toleration: one pod
-    spec, at the template, with both. Parts without pods of their own (steps, a DAG) are left out. A
-    workflow without templates, such as one with a workflowTemplateRef, stands for its pods.
+    A Workflow with a toleration, and a template `train` with a nodeSelector and no toleration: one
+    pod spec, at the template, with both. Parts without pods of their own (steps, a DAG) are left
+    out. A workflow without templates, such as one with a workflowTemplateRef, stands for its pods.
     """
     specs = workload.pod_specs
     if workload.kind.retry is Retry.ARGO:

@@ -1,4 +1,4 @@
-"""Reading Kubernetes manifests from YAML: the workloads in a file and their pod specs, each with its place."""
+"""Reading Kubernetes manifests: the workloads in a file, their pod specs, and where they are."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _TERM_FIELDS = ("matchExpressions", "matchFields")
 
 @dataclass(eq=False)
 class PodSpec:
-    """One pod spec, or the fields that stand for one. Never changed; frozen ones take longer to make."""
+    """One pod spec, or fields in place of one. Never changed; not frozen, which is slower."""
 
     path: KeyPath
     node: YamlNode
@@ -56,12 +56,14 @@ class PodSpec:
         # The values by their keys, of which a dozen are asked for; None if it has a merge key.
         self._fields = None if "<<" in fields else fields
         labels = pairs(self.get("nodeSelector"))
-        # The nodeSelector; values that are not text are left out, because the API server refuses them.
+        # The nodeSelector; values that are not text are left out, because the API server refuses
+        # them.
         self.selector = {
             key: value for key, (_, node) in labels.items() if (value := text_of(node))
         }
         terms = items_of(self.get(*REQUIRED)) if self.get("affinity") is not None else ()
-        # The nodeSelectorTerms by their index, without empty ones: those match no node, and must not begin to.
+        # The nodeSelectorTerms by their index, without empty ones: those match no node, and must
+        # not begin to.
         self.required_terms = {
             index: term
             for index, term in enumerate(terms)
@@ -88,7 +90,7 @@ class PodSpec:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """One object of a known kind. `pod_specs` is empty if it has none, or if they are not where they should be."""
+    """One object of a known kind; `pod_specs` is empty if none is where it should be."""
 
     kind: WorkloadKind
     api_version: str
@@ -97,7 +99,8 @@ class Workload:
     path: KeyPath
     node: YamlNode
     pod_specs: tuple[PodSpec, ...]
-    # Of an object inside another one, such as the trial of an experiment: the name of the outer kind.
+    # Of an object inside another one, such as the trial of an experiment: the name of the outer
+    # kind.
     inside: str = ""
 
     @property
@@ -124,7 +127,7 @@ class UnknownObject:
 
 
 def duplicate_key(node: YamlNode) -> YamlNode | None:
-    """The second of two equal keys below a node: clients keep one or the other, and the API server refuses both."""
+    """The second of two equal keys below a node; None if all keys differ."""
     nodes, seen = [node], {id(node)}
     for current in nodes:  # grows
         children = current.value
@@ -223,7 +226,7 @@ def _pod_specs(row: WorkloadKind, node: YamlNode, path: KeyPath) -> Iterator[Pod
 def expand(
     node: YamlNode, path: SpecPath, at: KeyPath = (), name: str = ""
 ) -> Iterator[tuple[KeyPath, YamlNode, str]]:
-    """Every place that a path of the table leads to, with the last key or name of an item that it passed."""
+    """Every place on a path of the table, with the last key or item name on the way to it."""
     for number, step in enumerate(path):
         if step == EACH_KEY:
             at, rest = (*at, *path[:number]), path[number + 1 :]
@@ -251,7 +254,7 @@ def _item_name(node: YamlNode) -> str:
 
 
 def _hidden_template(node: YamlNode, path: KeyPath) -> KeyPath | None:
-    """The place of the first pod spec below a node: a mapping with a list of containers that have images."""
+    """The place of the first pod spec below a node: a mapping with containers that have images."""
     stack: list[tuple[YamlNode, KeyPath]] = [(node, path)]
     seen: set[int] = set()
     while stack:

@@ -1,6 +1,8 @@
-"""Putting the choice of nodes into one pod spec: what is missing is added, and what contradicts is refused.
+"""Putting the choice of nodes into one pod spec: what is missing is added, and what contradicts is
+refused.
 
-Nothing of the user's is removed: a toleration or term with the same effect counts, whatever its form.
+Nothing of the user's is removed: a toleration or term with the same effect counts, whatever its
+form.
 """
 
 from __future__ import annotations
@@ -97,7 +99,7 @@ _NODE_FIELDS = ("nodeSelector", "affinity", "tolerations", "nodeName")
 def refuse_contradictions(
     spec: PodSpec, spot: SpotPolicy, capacity: SpotCapacity
 ) -> set[SpotPreference]:
-    """What the pod spec requires about spot nodes; `PlacementRefused` if that contradicts `spot`."""
+    """What the pod spec requires about spot nodes; refused if that contradicts `spot`."""
     fields = {name: node for name in _NODE_FIELDS if (node := spec.get(name)) is not None}
     # Only values of code can be opaque, and the marks of the C loader are of another class.
     for name, field in fields.items() if isinstance(spec.node.start_mark, yaml.Mark) else ():

@@ -1,9 +1,12 @@
-"""Pipelines of Kubeflow Pipelines (kfp 2), compiled to YAML: what each task that runs a container says about nodes.
+"""Pipelines of Kubeflow Pipelines (kfp 2), compiled to YAML: what each task that runs a container
+says about nodes.
 
-A pipeline is one document, followed by one with the settings of the platform, or both are fields of a PipelineVersion:
+A pipeline is one document, followed by one with the settings of the platform, or both are fields of
+a PipelineVersion:
 
-    root.dag.tasks.T.componentRef.name -> components.C.executorLabel -> deploymentSpec.executors.E.container
-    platforms.kubernetes.deploymentSpec.executors.E: tolerations, nodeSelector.labels, nodeAffinity
+    root.dag.tasks.T.componentRef.name -> components.C.executorLabel ->
+    deploymentSpec.executors.E.container platforms.kubernetes.deploymentSpec.executors.E:
+    tolerations, nodeSelector.labels, nodeAffinity
 
 The fields are those of the message KubernetesExecutorConfig:
 https://github.com/kubeflow/pipelines/blob/2.17.0/kubernetes_platform/proto/kubernetes_executor_config.proto
@@ -56,8 +59,9 @@ _DRIVER_IMAGES = "argostub/"
 EXECUTORS = ("platforms", "kubernetes", "deploymentSpec", "executors")
 _PLATFORM = "---\nplatforms:\n  kubernetes:\n    deploymentSpec:\n      executors:\n"
 NOT_RETRIED = (
-    "kfp 2.15 to 2.17 makes an Argo retryStrategy without a retryPolicy of it, which does not retry "
-    "deleted pods: errors are retried, and so is a process that exits at SIGTERM; most evictions are not"
+    "kfp 2.15 to 2.17 makes an Argo retryStrategy without a retryPolicy of it, which does not "
+    "retry deleted pods: errors are retried, and so is a process that exits at SIGTERM; most "
+    "evictions are not"
 )
 
 
@@ -85,7 +89,7 @@ class CompiledPipeline:
     has_platform: bool = True
 
     def pod_spec(self, executor: str, role: str, at: YamlNode) -> PodSpec:
-        """What an executor says about nodes, in the form of a pod spec; the path is that of its settings."""
+        """The choice of nodes of an executor as a pod spec, with the path of its settings."""
         settings = self.settings.get(executor)
         fields = {
             "tolerations": get(settings, "tolerations"),
@@ -97,7 +101,7 @@ class CompiledPipeline:
         return PodSpec((*self.platform, *EXECUTORS, executor), node, role, Shape.POD_SPEC, False)
 
 
-# --- reading ---------------------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 
 
 def read_pipelines(source: YamlText) -> Iterator[CompiledPipeline]:
@@ -158,7 +162,7 @@ def _pipeline(
 
 
 def _affinity(settings: YamlNode | None) -> YamlNode | None:
-    """`nodeAffinity` as a pod spec has it: terms without a weight are required, and any is enough."""
+    """`nodeAffinity` as in a pod spec: terms without a weight are required alternatives."""
     terms = items_of(get(settings, "nodeAffinity"))
     if not terms:
         return None
@@ -174,7 +178,7 @@ def _affinity(settings: YamlNode | None) -> YamlNode | None:
     return mapping_node({"nodeAffinity": mapping_node(fields, mark)}, mark)
 
 
-# --- the second document ---------------------------------------------------------------------------------------
+# --- the second document --------------------------------------------------------------------------
 
 
 def with_platform(source: YamlText) -> YamlText:
@@ -185,7 +189,7 @@ def with_platform(source: YamlText) -> YamlText:
     return YamlText(text, source.bom, compose(text))
 
 
-# --- placing ---------------------------------------------------------------------------------------------------
+# --- placing --------------------------------------------------------------------------------------
 
 
 def decide_pipeline(

@@ -1,6 +1,4 @@
-"""Kubernetes manifests and code for `batch.run`: `place` puts settings into them, `check` runs the
-rules on them.
-"""
+"""Kubernetes manifests and code for `batch.run`: settings of `place`, rules of `check`."""
 
 from __future__ import annotations
 
@@ -100,10 +98,10 @@ class RulesTask(FileTask[YamlText, ManifestPlan]):
         if not plan.objects:
             raise _foreign()
         run_manifest_rules(plan)
-        known = (*PLACE_SETTINGS, *manifest_rules(), *IGNORE_RULES)
+        names = (*PLACE_SETTINGS, *manifest_rules(), *IGNORE_RULES)
         plan.findings += [
             Finding(rule.id, rule.severity, message, self._path, line, 1, reason)
-            for rule, line, message, reason in ignore_problems(plan.ignored_lines, known)
+            for rule, line, message, reason in ignore_problems(plan.ignored_lines, names)
             if self._settings.wants(rule.id)
         ]
         return plan
@@ -155,20 +153,18 @@ class PlaceFiles:
 
     def finish(self) -> Iterator[Problem]:
         settings = self._settings
-        for option, names, known in (
+        for option, names, present in (
             ("--kind", settings.kinds, self._kinds),
             ("--name", settings.names, self._names),
             ("--role", settings.roles, self._roles),
         ):
-            for name in sorted(names - known):
-                there = ", ".join(sorted(filter(None, known))) or "none"
-                yield Problem("", f"{option} {name} matches nothing; there are: {there}")
+            for name in sorted(names - present):
+                choices = ", ".join(sorted(filter(None, present))) or "none"
+                yield Problem("", f"{option} {name} matches nothing; there are: {choices}")
 
 
 def _manifests(data: bytes, *words: bytes) -> YamlText:
-    """The documents of a file, if one of them is a Kubernetes object, or the file is a pipeline of
-    kfp.
-    """
+    """The documents of a file with a Kubernetes object or a compiled pipeline of kfp."""
     if not any(word in data for word in words):
         raise _foreign()
     source = read(data)

@@ -1,6 +1,8 @@
-"""A Ray cluster with an on-demand head and spot workers, as the definition that `ray up` or KubeRay reads. Pure.
+"""A Ray cluster with an on-demand head and spot workers, as the definition that `ray up` or KubeRay
+reads. Pure.
 
-https://docs.ray.io/en/latest/cluster/vms/references/ray-cluster-configuration.html. `node_config` is, on each cloud:
+https://docs.ray.io/en/latest/cluster/vms/references/ray-cluster-configuration.html. `node_config`
+is, on each cloud:
     azure   the parameters of ray/autoscaler/_private/_azure/azure-vm-template.json
     aws     the arguments of boto3's create_instances
     gcp     the body of https://cloud.google.com/compute/docs/reference/rest/v1/instances/insert
@@ -102,7 +104,8 @@ def toolkit_packages(toolkit: str, cloud: str) -> tuple[list[str], list[str]]:
         return ([] if toolkit == "none" else [toolkit]), []
     if cloud == "kubernetes":
         raise ArcError(
-            f"--arc-toolkit {toolkit}: pods cannot read a local file; use a URL, or put it into --image"
+            f"--arc-toolkit {toolkit}: pods cannot read a local file; "
+            "use a URL, or put it into --image"
         )
     if not Path(toolkit).is_file():
         raise ArcError(f"--arc-toolkit {toolkit}: no such file")
@@ -111,7 +114,7 @@ def toolkit_packages(toolkit: str, cloud: str) -> tuple[list[str], list[str]]:
 
 @dataclass(frozen=True)
 class RayClusterPlan:
-    """What was asked for. `share`: an NFS export, in Kubernetes a claim; `packages`: for pip, on every node."""
+    """The options. `share`: an NFS export, in Kubernetes a claim; `packages`: for pip."""
 
     cloud: str
     name: str
@@ -156,7 +159,8 @@ class RayClusterPlan:
             raise ArcError(f"--gpus {self.gpus}: use 0 or more")
         if self.cloud == "azure" and self.data_disk:
             raise ArcError(
-                "--data-disk: Ray's template for VMs of Azure has no data disks; use a larger --disk"
+                "--data-disk: Ray's template for VMs of Azure has no data disks; "
+                "use a larger --disk"
             )
         self._check_forms()
 
@@ -188,10 +192,12 @@ class RayClusterPlan:
 
 
 def definition(plan: RayClusterPlan, resources: dict[str, int], wheels: Sequence[str] = ()) -> str:
-    """The YAML text. `resources`: what the autoscaler expects of a worker; `wheels`: files to copy to the nodes."""
-    pip = [*(f"/tmp/wheels/{path.rpartition('/')[2]}" for path in wheels), *plan.packages]  # noqa: S108
+    """The YAML text. `resources` of a worker, for the autoscaler; `wheels` to copy to the nodes."""
+    copies = [f"/tmp/wheels/{path.rpartition('/')[2]}" for path in wheels]  # noqa: S108
+    pip = [*copies, *plan.packages]
     install = "pip install -q " + " ".join(map(shlex.quote, pip)) if pip else ""
-    tag = f"{plan.ray}-py{plan.python.replace('.', '')}{'-gpu' if plan.gpus or resources.get('GPU') else ''}"
+    has_gpu = plan.gpus or resources.get("GPU")
+    tag = f"{plan.ray}-py{plan.python.replace('.', '')}{'-gpu' if has_gpu else ''}"
     image = plan.image or f"rayproject/ray:{tag}"
     values: dict[str, Any] = {"plan": plan, "image": image, "install": install, "quoted": quoted}
     if plan.cloud == "kubernetes":
@@ -228,7 +234,8 @@ def host_commands(plan: RayClusterPlan, *, data_disk: bool) -> list[str]:
         ]
     if plan.share:
         commands += [
-            f"command -v mount.nfs4 >/dev/null || {{ {_APT} update && {_APT} install -y nfs-common; }}",
+            "command -v mount.nfs4 >/dev/null || "
+            f"{{ {_APT} update && {_APT} install -y nfs-common; }}",
             _mount(f"-t nfs4 -o {_NFS} {plan.share}", SHARE),
         ]
     return commands
@@ -237,8 +244,9 @@ def host_commands(plan: RayClusterPlan, *, data_disk: bool) -> list[str]:
 def _format_disk(cloud: str) -> list[str]:
     """A file system with a label on the data disk; never on a disk that has one.
 
-    GCP: https://cloud.google.com/compute/docs/disks/disk-symlinks. AWS: NVMe devices have other names than requested,
-    in no fixed order (https://docs.aws.amazon.com/ebs/latest/userguide/nvme-ebs-volumes.html): it is the one EBS disk
+    GCP: https://cloud.google.com/compute/docs/disks/disk-symlinks. AWS: NVMe devices have other
+    names than requested, in no fixed order
+    (https://docs.aws.amazon.com/ebs/latest/userguide/nvme-ebs-volumes.html): it is the one EBS disk
     without partitions.
     """
     if cloud == "gcp":

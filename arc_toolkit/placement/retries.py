@@ -1,9 +1,9 @@
 """Retries that survive evictions, for each kind of workload.
 
-An eviction leaves a deleted pod (a drain, the removal of its node) or a failed one (a node that shuts
-down in order, a process that exits at SIGTERM). Each kind has its own field for what happens then; the
-comments name the source of each rule. Where a policy of the user makes a retry wrong nothing is
-changed, and the reason says what to change.
+An eviction leaves a deleted pod (a drain, the removal of its node) or a failed one (a node that
+shuts down in order, a process that exits at SIGTERM). Each kind has its own field for what happens
+then; the comments name the source of each rule. Where a policy of the user makes a retry wrong
+nothing is changed, and the reason says what to change.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ _SIGNAL_CODES = ("143", "137")
 # Actions of Volcano that end a job, and the events that an eviction is.
 _VOLCANO_ENDS = ("AbortJob", "TerminateJob", "CompleteJob")
 VOLCANO_EVENTS = ("PodEvicted", "*", "AnyEvent")
-# An eviction is also this if the process ends before its pod is gone; by its exit code if a policy has
-# one: https://github.com/volcano-sh/volcano, pkg/controllers/job/job_controller_handler.go, updatePod
+# An eviction is also this if the process ends before its pod is gone; by its exit code if a policy
+# has one: https://github.com/volcano-sh/volcano, pkg/controllers/job/job_controller_handler.go,
+# updatePod
 VOLCANO_FAILED = ("PodFailed", *_SIGNAL_CODES)
 # Defaults of the training operator, v1:
 # https://github.com/kubeflow/trainer/tree/v1.9.4/pkg/apis/kubeflow.org/v1
@@ -41,7 +42,7 @@ _ELSEWHERE = {
 
 
 def set_retries(editor: SpecEditor, workload: Workload, retries: int) -> None:
-    """Evictions are survived, errors retried `retries` times; `PlacementRefused` if that is wrong."""
+    """Survive evictions, and retry errors `retries` times; refused if that is wrong."""
     setter = _SETTERS.get(workload.kind.retry)
     if setter is not None and workload.kind.family in (KindFamily.PODS, KindFamily.TRAIN_JOB):
         setter(editor, workload, retries)
@@ -50,7 +51,7 @@ def set_retries(editor: SpecEditor, workload: Workload, retries: int) -> None:
 def with_coordinators_on_spot(
     workload: Workload, is_on_spot: Callable[[PodSpec], bool]
 ) -> Workload:
-    """The same workload; coordinators on spot nodes count as workers, because they need retries too."""
+    """The same workload, in which coordinators on spot nodes need retries like workers."""
     if not any(spec.coordinator and is_on_spot(spec) for spec in workload.pod_specs):
         return workload
     specs = (
@@ -83,11 +84,12 @@ def _elsewhere(editor: SpecEditor, workload: Workload, retries: int) -> None:
     raise PlacementRefused(Obstacle.ELSEWHERE, reason)
 
 
-# --- batch/v1 --------------------------------------------------------------------------------------------------
+# --- batch/v1 -------------------------------------------------------------------------------------
 
 
 def _job(editor: SpecEditor, workload: Workload, retries: int) -> None:
-    """podFailurePolicy, stable since 1.31: https://kubernetes.io/docs/concepts/workloads/controllers/job/"""
+    """podFailurePolicy, stable since 1.31:
+    https://kubernetes.io/docs/concepts/workloads/controllers/job/"""
     for spec in workload.pod_specs:
         path = spec.path[:-2]  # above template.spec
         job = holder_of(workload, spec)
@@ -127,7 +129,7 @@ def _refuse_replacement(job: YamlNode | None) -> None:
 def disruption_action(job: YamlNode | None) -> str | None:
     """What a podFailurePolicy does with an evicted pod; the first rule that matches counts.
 
-    `onExitCodes: {operator: NotIn, values: [0]}` comes before a rule for DisruptionTarget and matches a
+    `onExitCodes: {operator: NotIn, values: [0]}` before a rule for DisruptionTarget also matches a
     process that SIGTERM ends, so its action is the answer.
     """
     for rule in items_of(get(job, "podFailurePolicy", "rules")):
@@ -143,7 +145,7 @@ def disruption_action(job: YamlNode | None) -> str | None:
     return None
 
 
-# --- JobSet, and the runtimes of Kubeflow Trainer, which contain one ---------------------------------------------
+# --- JobSet, and the runtimes of Kubeflow Trainer, which contain one ------------------------------
 
 # Actions after which the set, or the job, restarts without counting: JobSet,
 # api/jobset/v1alpha2/jobset_types.go
@@ -151,7 +153,7 @@ _UNCOUNTED = ("RestartJobSetAndIgnoreMaxRestarts", "RestartJobAndIgnoreMaxRestar
 
 
 def _job_set(editor: SpecEditor, workload: Workload, retries: int) -> None:
-    """https://jobset.sigs.k8s.io/docs/concepts/failure_policy/: a host under maintenance does not count."""
+    """Restart without counting: https://jobset.sigs.k8s.io/docs/concepts/failure_policy/"""
     prefix = ("spec",) if workload.kind.kind == "JobSet" else ("spec", "template", "spec")
     path = (*workload.path, *prefix, "failurePolicy")
     policy = workload.get(*prefix, "failurePolicy")
@@ -188,8 +190,8 @@ def _fail_on_eviction(editor: SpecEditor, workload: Workload, spec: PodSpec) -> 
         # Its failures have the reason PodFailurePolicy, too.
         if text_of(get(rule, "action")) == "FailJob" and get(rule, "onPodConditions") is None:
             raise _refused(
-                f"the podFailurePolicy of {spec.role} has a FailJob of its own, after which the set "
-                "would also be restarted without a limit: take it out"
+                f"the podFailurePolicy of {spec.role} has a FailJob of its own, after which the "
+                "set would also be restarted without a limit: take it out"
             )
     _refuse_replacement(job)
     # The webhook's default is OnFailure, with which a podFailurePolicy is refused.
@@ -202,8 +204,8 @@ def _fail_on_eviction(editor: SpecEditor, workload: Workload, spec: PodSpec) -> 
 
 
 def _job_set_action(policy: YamlNode | None, role: str) -> str | None:
-    """What a failurePolicy does when an eviction fails a job of this role; the first rule that applies
-    counts, and an empty list applies to all: jobset, pkg/controllers/failure_policy.go"""
+    """What a failurePolicy does when an eviction fails a job of this role; the first rule that
+    applies counts, and an empty list applies to all: jobset, pkg/controllers/failure_policy.go"""
     for rule in items_of(get(policy, "rules")):
         reasons = _texts(get(rule, "onJobFailureReasons"))
         targets = _texts(get(rule, "targetReplicatedJobs"))
@@ -212,11 +214,11 @@ def _job_set_action(policy: YamlNode | None, role: str) -> str | None:
     return None
 
 
-# --- Kubeflow --------------------------------------------------------------------------------------------------
+# --- Kubeflow -------------------------------------------------------------------------------------
 
 
 def _replicas(editor: SpecEditor, workload: Workload, retries: int) -> None:
-    """OnFailure recreates failed pods; backoffLimit 0 fails at the first. Coordinators are not on spot."""
+    """OnFailure recreates failed pods; backoffLimit 0 fails at the first one."""
     for spec in workload.pod_specs:
         if spec.coordinator:
             continue
@@ -241,7 +243,7 @@ def _backoff_limit(editor: SpecEditor, workload: Workload, retries: int) -> None
         editor.set((*workload.path, "spec", "runPolicy", "backoffLimit"), retries)
 
 
-# --- Volcano ---------------------------------------------------------------------------------------------------
+# --- Volcano --------------------------------------------------------------------------------------
 
 
 def _volcano(editor: SpecEditor, workload: Workload, retries: int) -> None:
@@ -284,7 +286,7 @@ def volcano_policies(workload: Workload) -> Iterator[tuple[str, str]]:
                 yield event, text_of(get(policy, "action")) or ""
 
 
-# --- others ----------------------------------------------------------------------------------------------------
+# --- others ---------------------------------------------------------------------------------------
 
 
 def _argo(editor: SpecEditor, workload: Workload, retries: int) -> None:
@@ -322,7 +324,8 @@ def _ray_job(editor: SpecEditor, workload: Workload, retries: int) -> None:
     # https://github.com/ray-project/kuberay, ray-operator/controllers/ray/utils/validation.go
     if pairs(workload.get(*top, "clusterSelector")):
         raise _refused(
-            "it runs in an existing cluster (clusterSelector), for which KubeRay takes no backoffLimit"
+            "it runs in an existing cluster (clusterSelector), for which KubeRay takes no "
+            "backoffLimit"
         )
     if workload.text(*top, "submissionMode") == "InteractiveMode":
         raise _refused("KubeRay takes no backoffLimit in InteractiveMode")
@@ -332,7 +335,7 @@ def _ray_job(editor: SpecEditor, workload: Workload, retries: int) -> None:
 
 
 def _spark(editor: SpecEditor, workload: Workload, retries: int) -> None:
-    """https://www.kubeflow.org/docs/components/spark-operator/user-guide/running-sparkapplications/"""
+    """The whole application restarts: kubeflow.org/docs/components/spark-operator/user-guide"""
     top = ("spec", "template") if workload.kind.kind == "ScheduledSparkApplication" else ("spec",)
     path, policy = (*workload.path, *top, "restartPolicy"), workload.get(*top, "restartPolicy")
     if text_of(get(policy, "type")) == "Never":
@@ -350,7 +353,8 @@ def _spark(editor: SpecEditor, workload: Workload, retries: int) -> None:
 
 
 def _task_run(editor: SpecEditor, workload: Workload, retries: int) -> None:
-    """Deleted pods are recreated, failed ones retried: tektoncd/pipeline, pkg/reconciler/taskrun/taskrun.go"""
+    """Deleted pods are recreated, failed ones retried: tektoncd/pipeline,
+    pkg/reconciler/taskrun/taskrun.go"""
     if workload.text("spec", "retries") == "0":
         raise _refused("its retries are 0: raise that")
     if workload.get("spec", "retries") is None:

@@ -1,7 +1,7 @@
 """Retries that are set, and evictions that still count as an error or as the end.
 
-An evicted process gets SIGTERM first. If it ends before its pod is gone, its exit code decides, and 0
-or 1 mean something else than 143:
+An evicted process gets SIGTERM first. If it ends before its pod is gone, its exit code decides, and
+0 or 1 mean something else than 143:
 https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination
 """
 
@@ -60,7 +60,8 @@ def _job(workload: Workload) -> Iterator[str]:
             if "1" in codes and action != "Ignore":
                 yield (
                     f"its podFailurePolicy has {action} for exit code 1, with which many programs "
-                    "end at SIGTERM: exit with 143 there, or put the rule with DisruptionTarget first"
+                    "end at SIGTERM: exit with 143 there, or put the rule with DisruptionTarget "
+                    "first"
                 )
                 return
 
@@ -72,8 +73,8 @@ def _replicas(workload: Workload) -> Iterator[str]:
         policy = text_of(get(holder_of(workload, spec), "restartPolicy"))
         if policy == "ExitCode" and not spec.coordinator:
             yield (
-                f"restartPolicy of {spec.role} is ExitCode: an evicted process that exits with 1 at "
-                "SIGTERM ends the job; exit with 143 there, or make it OnFailure"
+                f"restartPolicy of {spec.role} is ExitCode: an evicted process that exits with 1 "
+                "at SIGTERM ends the job; exit with 143 there, or make it OnFailure"
             )
             return
 

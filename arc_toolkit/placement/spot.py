@@ -32,7 +32,8 @@ class SpotCapacity:
 
     label: tuple[str, str]
     taint: Taint | None
-    # Seconds between the notice and the end that a pod can count on, with what is lost until it is noticed taken off.
+    # Seconds between the notice and the end that a pod can count on, with what is lost until it is
+    # noticed taken off.
     notice: int
 
     def toleration(self) -> dict[str, Any] | None:
@@ -53,11 +54,12 @@ class SpotCapacity:
         return {"weight": WEIGHT, "preference": self.term("In")}
 
 
-# The labels, taints and notices of each cloud; the taint of GKE is only there if it was added (Autopilot adds it).
-#   AKS       https://learn.microsoft.com/azure/aks/spot-node-pool: 30 s at best, some of which go to detection
-#   NAP       https://learn.microsoft.com/azure/aks/node-autoprovision: no taint of its own
-#   EKS       https://docs.aws.amazon.com/eks/latest/userguide/managed-node-groups.html: 2 minutes
-#   GKE       https://cloud.google.com/kubernetes-engine/docs/concepts/spot-vms: 30 s, of which pods get 15 s
+# The label, taint and notice of each cloud. On GKE the taint exists if it was added (Autopilot
+# does).
+#   AKS   https://learn.microsoft.com/azure/aks/spot-node-pool: 30 s at best, less the detection
+#   NAP   https://learn.microsoft.com/azure/aks/node-autoprovision: no taint of its own
+#   EKS   https://docs.aws.amazon.com/eks/latest/userguide/managed-node-groups.html: 2 minutes
+#   GKE   https://cloud.google.com/kubernetes-engine/docs/concepts/spot-vms: 30 s, 15 s for pods
 CLOUDS = {
     "aks": SpotCapacity((SPOT_KEY, "spot"), SPOT_TAINT, 25),
     "aks-nap": SpotCapacity(("karpenter.sh/capacity-type", "spot"), None, 25),
@@ -84,7 +86,8 @@ def spot_capacity(cloud: str, label: str | None, taint: str | None) -> SpotCapac
     return capacity
 
 
-# Labels that name one pool or node: a selector with one of them keeps pods there, whatever the pool is made of.
+# Labels that name one pool or node: a selector with one of them keeps pods there, whatever the pool
+# is made of.
 PINNING_LABELS = frozenset(
     (*POOL_LABELS, "alpha.eksctl.io/nodegroup-name", "kubernetes.io/hostname")
 )
@@ -134,7 +137,7 @@ def tolerates(spec: PodSpec, taint: Taint) -> bool:
 
 
 def label_preference(key: str, value: str, label: tuple[str, str]) -> SpotPreference:
-    """What it means that nodes must have this label, for the given label of spot nodes and all known ones."""
+    """What a required label of nodes means; `label` is one of spot nodes, beside the known ones."""
     if key == label[0]:
         return SpotPreference.TOWARDS if value == label[1] else SpotPreference.AWAY
     if key in SPOT_LABELS:
@@ -151,7 +154,8 @@ def expression_preference(node: YamlNode, label: tuple[str, str]) -> SpotPrefere
     if not spot_values:
         return SpotPreference.NONE
     if operator in ("Exists", "DoesNotExist"):
-        # `regular` is never written by AKS, but a label of capacity has a value on every node with Karpenter.
+        # `regular` is never written by AKS, but a label of capacity has a value on every node with
+        # Karpenter.
         if key in ("karpenter.sh/capacity-type", "kubernetes.azure.com/priority"):
             return SpotPreference.NONE
         return SpotPreference.TOWARDS if operator == "Exists" else SpotPreference.AWAY
@@ -184,7 +188,7 @@ def term_preference(term: YamlNode, label: tuple[str, str]) -> SpotPreference:
 
 
 def required_preferences(spec: PodSpec, label: tuple[str, str]) -> set[SpotPreference]:
-    """What the selector and the required affinity say, without what says nothing about spot nodes."""
+    """What the selector and the required affinity say about spot nodes."""
     return preferences_and_terms(spec, label)[0]
 
 
@@ -202,13 +206,13 @@ def preferences_and_terms(
 
 
 def foreign_label(spec: PodSpec, label: tuple[str, str]) -> str:
-    """A label that the nodes must have, and that only nodes of another vendor than the label's have; else empty."""
-    own = _vendor(label[0])
-    if own is None:
+    """A required label that only nodes of another vendor than that of `label` have; else empty."""
+    vendor = _vendor(label[0])
+    if vendor is None:
         return ""
 
     def first(keys: Iterable[str]) -> str:
-        return next((key for key in keys if _vendor(key) not in (None, own)), "")
+        return next((key for key in keys if _vendor(key) not in (None, vendor)), "")
 
     alternatives = [
         first(

@@ -1,7 +1,7 @@
 """A TrainJob of Kubeflow Trainer: every minor release has another field for what its pods need.
 
-`kubectl` refuses a field of another release, and clients without strict validation drop it silently,
-so the release must be known: by a field that the TrainJob already has, or by `--trainer`.
+`kubectl` refuses a field of another release, and clients without strict validation drop it
+silently, so the release must be known: by a field that the TrainJob already has, or by `--trainer`.
 https://www.kubeflow.org/docs/components/trainer/operator-guides/runtime-patches/
 """
 

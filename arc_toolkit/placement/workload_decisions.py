@@ -1,7 +1,7 @@
 """What `place` would do with one workload: which of its roles go where, what is refused, and why.
 
-Pure: each function returns decisions as data. `apply_decisions` carries them out for `place`; the rules
-of `check` read them, and so neither can recommend what the other refuses.
+Pure: each function returns decisions as data. `apply_decisions` carries them out for `place`; the
+rules of `check` read them, and so neither can recommend what the other refuses.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def refuse_duplicate_key(workload: Workload) -> PlacementDecision | None:
     return PlacementDecision(SPOT, message, workload.node, refusal=refusal)
 
 
-# --- where the pods run --------------------------------------------------------------------------------------------
+# --- where the pods run ---------------------------------------------------------------------------
 
 
 def decide_spot(workload: Workload, settings: PlaceSettings) -> list[PlacementDecision]:
@@ -108,7 +108,7 @@ class _SpotDecisions:
             if roles := self._shared_roles():
                 yield self._refuse(
                     Obstacle.NOT_PLAIN,
-                    f"{roles} are one object, and belong on different nodes: give each role its own",
+                    f"{roles} are one object and belong on different nodes: give each its own",
                 )
                 return
         if not workload.pod_specs:
@@ -132,7 +132,7 @@ class _SpotDecisions:
         return PlacementDecision(SPOT, message, node, refusal=refusal, spec=spec, policy=self._spot)
 
     def _shared_roles(self) -> str:
-        """`master and worker`, if roles on different nodes share a pod spec by an anchor or a name."""
+        """`master and worker`, if roles on different nodes share a pod spec by anchor or name."""
         roles, specs = self._settings.roles, self._workload.pod_specs
         for spec in specs:
             sharing = [other for other in specs if other.node is spec.node]
@@ -208,7 +208,7 @@ class _SpotDecisions:
         )
 
     def _without_pod_spec(self) -> Iterator[PlacementDecision]:
-        """A kind that says it elsewhere, or an object whose pod specs are not where they should be."""
+        """A kind without pod specs of its own, or an object with pod specs at a wrong place."""
         workload, kind = self._workload, self._workload.kind
         if kind.family is KindFamily.FLAVOR:
             yield from self._decide_flavor()
@@ -251,7 +251,8 @@ class _SpotDecisions:
         )
 
     def _decide_flavor(self) -> Iterator[PlacementDecision]:
-        """A flavor of Kueue belongs to the cluster and not to a workload: only `--kind` places it."""
+        """A flavor of Kueue belongs to the cluster and not to a workload: only `--kind` places
+        it."""
         workload, settings, spot = self._workload, self._settings, self._spot
         if not settings.kinds:
             if spot is SpotPolicy.REQUIRE and "spot" in workload.name.lower():
@@ -261,8 +262,8 @@ class _SpotDecisions:
         if spot is not SpotPolicy.REQUIRE:
             yield self._refuse(
                 Obstacle.NO_FIELD,
-                "a flavor is for one sort of nodes; the order of the flavors in a ClusterQueue says "
-                "which comes first",
+                "a flavor is for one sort of nodes; the order of the flavors in a ClusterQueue "
+                "says which comes first",
             )
             return
         key, value = settings.capacity.label
@@ -284,7 +285,7 @@ def _shown_paths(paths: tuple[tuple[str, ...], ...]) -> str:
     return " or ".join(".".join(path) for path in paths).replace(".[]", "[]")
 
 
-# --- the grace period ----------------------------------------------------------------------------------------------
+# --- the grace period -----------------------------------------------------------------------------
 
 
 def decide_grace(
@@ -321,7 +322,8 @@ def decide_grace(
 
 
 def long_grace_note(workload: Workload, settings: PlaceSettings, grace: int) -> Note | None:
-    """A grace period that a pod on a spot node cannot have; it may be wanted for other evictions."""
+    """A grace period that a pod on a spot node cannot have; it may be wanted for other
+    evictions."""
     notice = settings.capacity.notice
     if settings.spot in (None, SpotPolicy.AVOID) or grace <= notice:
         return None
@@ -330,7 +332,7 @@ def long_grace_note(workload: Workload, settings: PlaceSettings, grace: int) -> 
     return Note(LONG_GRACE, "warning", message, reason)
 
 
-# --- retries -------------------------------------------------------------------------------------------------------
+# --- retries --------------------------------------------------------------------------------------
 
 
 def decide_retries(

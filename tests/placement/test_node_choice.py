@@ -263,7 +263,7 @@ spec:
     result = place(text)
     assert result.after is None
     assert [finding.reason for finding in result.findings] == [
-        "master and worker are one object, and belong on different nodes: give each role its own"
+        "master and worker are one object and belong on different nodes: give each its own"
     ]
 
 

@@ -1,1 +1,1 @@
-"""Workloads in Python code: manifests as dictionaries, objects of the Kubernetes and Kubeflow SDKs, kfp pipelines."""
+"""Workloads in Python code: dictionaries, objects of Kubernetes SDKs, kfp pipelines."""

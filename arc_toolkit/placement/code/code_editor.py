@@ -1,8 +1,8 @@
 """Changes of objects in Python code: collected as data, written as changes of the source.
 
 A new value goes into the dictionary, the call of a model or the list in the code, in its form:
-`V1PodSpec(containers=[c])` gets `tolerations=[V1Toleration(key=...)]`, and `{"containers": [c]}` gets
-`"tolerations": [{"key": ...}]`.
+`V1PodSpec(containers=[c])` gets `tolerations=[V1Toleration(key=...)]`, and `{"containers": [c]}`
+gets `"tolerations": [{"key": ...}]`.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class CodeEditor:
                     items.append(_data(value))
         return data
 
-    # --- finding the place -------------------------------------------------------------------------------------
+    # --- finding the place ------------------------------------------------------------------------
 
     def _change_task(self, path: KeyPath, value: Value, *, is_item: bool) -> bool:
         """Record a setting of a kfp task, which is a call of its own; False for any other path."""
@@ -200,7 +200,7 @@ class CodeEditor:
         if self._replaced.setdefault(id(node), new).value != value:
             raise Refused("two different values are asked for where a name makes them one")
 
-    # --- writing -----------------------------------------------------------------------------------------------
+    # --- writing ----------------------------------------------------------------------------------
 
     def write(self, changes: Changes, imports: NeededImports) -> None:
         """All changes of objects as changes of the source."""
@@ -249,7 +249,7 @@ class _ValueWriter:
     def text(
         self, value: Any, field: str, place: CodeOrigin, form: CodeOrigin | None, before: int = 0
     ) -> str:
-        """A value for a field of the object `form`, at a place, `before` characters into its line."""
+        """A value for a field of the object `form`, `before` characters into a line."""
         source, indent = place.statement.source, _indent(place)
         expression = self._expression(value, field, form, source)
         return written(expression, source, indent, len(indent) + before)
@@ -297,7 +297,7 @@ class _ValueWriter:
 
 
 def _indent(holder: CodeOrigin) -> str:
-    """The indent of new items: of the last item, if on a line of its own, else of the holder's line."""
+    """The indent of new items: of the last item if it begins a line, else of the holder."""
     source, node = holder.statement.source, holder.expression
     parts: list[Any] = []
     match node:

@@ -1,4 +1,4 @@
-"""The Kubernetes objects in Python code: dictionaries with an apiVersion and a kind, and SDK objects.
+"""Kubernetes objects in Python code: dictionaries with an apiVersion and a kind, SDK objects.
 
 They are read as the nodes of a manifest, so workloads, roles and pod specs are found as in YAML.
 """

@@ -1,4 +1,4 @@
-"""The plan of one Python file or notebook: its objects go through the same decisions as manifests; edits and proof."""
+"""The plan of one Python file or notebook: the same decisions as for manifests, on code."""
 
 from __future__ import annotations
 
@@ -63,7 +63,8 @@ class CodePlan(PlacePlan):
         assert isinstance(second, CodePlan)
         if [plain_data(document) for document in second.documents] != self._expected:
             raise Refused(
-                "the edit would change something that was not asked for, probably because a name is shared"
+                "the edit would change something that was not asked for, "
+                "probably because a name is shared"
             )
         super().compare(second)
 
@@ -76,7 +77,7 @@ class CodePlan(PlacePlan):
 
 
 def make_code_plan(path: str, code: CodeScopes, settings: PlaceSettings) -> CodePlan:
-    """Everything that was asked for, for every workload of a file; what cannot be seen is reported."""
+    """All settings, for every workload of a file; hidden workloads are reported."""
     plan = CodePlan(path, code, settings)
     if settings.spot is not None and settings.wants(SPOT):
         _report_hidden(plan)
@@ -136,6 +137,6 @@ def read_code(sources: Sequence[Source]) -> CodeScopes:
 
 
 def _with_own_lines(source: Source, number: int) -> Source:
-    """A changed source: its lines are not those of the file any more, and no two sources may share one."""
+    """A changed source with line numbers of its own: they are not those of the file any more."""
     first = (number + 1) * _MOST_LINES
     return replace(source, file_lines=tuple(range(first, first + len(source.starts))))

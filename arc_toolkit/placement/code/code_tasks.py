@@ -1,11 +1,13 @@
 """The tasks of kfp pipelines in Python code, and what `kfp.kubernetes` says about their nodes.
 
-A pipeline is read as what kfp would compile of it, as far as it is about nodes: the settings of each
-task in the form of the second document. Only tasks that run a container have such settings.
+A pipeline is read as what kfp would compile of it, as far as it is about nodes: the settings of
+each task in the form of the second document. Only tasks that run a container have such settings.
 https://kfp-kubernetes.readthedocs.io/en/kfp-kubernetes-2.0.0/
 
-    a = train(x=1)                                      {"platforms": {... {"executors": {"train":
-    kubernetes.add_node_selector(a, "disk", "ssd")          {"nodeSelector": {"labels": {"disk": "ssd"}}}}}}
+    a = train(x=1)
+    kubernetes.add_node_selector(a, "disk", "ssd")
+
+is the executor `train` with the settings {"nodeSelector": {"labels": {"disk": "ssd"}}}.
 """
 
 from __future__ import annotations
@@ -44,8 +46,8 @@ _METHODS = _CONTAINER_METHODS | {
     *("add_node_selector_constraint", "after", "ignore_upstream_failure", "set_caching_options"),
     *("set_debug_pause", "set_display_name", "set_retry"),
 }
-# The functions of kfp.kubernetes about nodes, with their parameters after the task. Those of `_json`
-# take a parameter of the pipeline.
+# The functions of kfp.kubernetes about nodes, with their parameters after the task. Those of
+# `_json` take a parameter of the pipeline.
 _SIGNATURES = {
     "add_toleration": ("key", "operator", "value", "effect", "toleration_seconds"),
     "add_node_selector": ("label_key", "label_value"),
@@ -160,7 +162,7 @@ class _PipelineReader:
                         task.refuse(f"line {line} gives it to {helper}, which is about its nodes")
             yield self._compiled(scope, name, tasks, number)
 
-    # --- what a function and a call are ------------------------------------------------------------------------
+    # --- what a function and a call are -----------------------------------------------------------
 
     def _path(self, node: ast.expr, statement: Statement) -> str:
         """The import path of a function, or of the function of a call."""
@@ -217,7 +219,7 @@ class _PipelineReader:
             if isinstance(part, ast.Call) and self._is_scheduling(part, statement)
         }
 
-    # --- tasks -------------------------------------------------------------------------------------------------
+    # --- tasks ------------------------------------------------------------------------------------
 
     def _tasks(self, scope: Scope) -> Iterator[CodeTask]:
         numbers: Counter[str] = Counter()
@@ -269,7 +271,7 @@ class _PipelineReader:
         )
 
     def _read_settings(self, scope: Scope, tasks: list[CodeTask]) -> None:
-        """Gives each task the calls about it; a call about a hidden task is one about any of them."""
+        """Give each task the calls about it; a call about a hidden task is about any of them."""
         for statement in scope.statements:
             for part in parts_of(statement.stmt):
                 if not isinstance(part, ast.Call):
@@ -298,7 +300,7 @@ class _PipelineReader:
             node, _ = call_arguments(node, ("task",), statement).values.get("task", (None, None))
         return _task_named(node.id, statement, tasks) if isinstance(node, ast.Name) else None
 
-    # --- as compiled -------------------------------------------------------------------------------------------
+    # --- as compiled ------------------------------------------------------------------------------
 
     def _compiled(
         self, scope: Scope, name: str, tasks: list[CodeTask], number: int

@@ -1,4 +1,4 @@
-"""The classes of the Kubernetes and Kubeflow SDKs: which object each makes, and the classes of its fields.
+"""The classes of the Kubernetes and Kubeflow SDKs: their objects, and the classes of their fields.
 
 Read from kubernetes 30.1, kubeflow-training 1.9.4 (`openapi_types` of the models) and kubeflow 0.5
 (kubeflow/trainer/options/kubernetes.py); a test compares this with the real packages.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-# Packages whose classes of these names are models: their arguments are the fields of a manifest in snake case.
+# Packages of models: classes whose arguments are the fields of a manifest in snake case.
 PACKAGES = (
     "kubernetes",
     "kubernetes_asyncio",
@@ -20,7 +20,7 @@ _MODEL = re.compile(r"(?:KubeflowOrg)?V\d+(?:alpha\d+|beta\d+)?[A-Z]\w*")
 _MODEL_FILE = re.compile(r"(?<=\.models)\.\w+$")
 
 _TRAINING_KINDS = ("TFJob", "PyTorchJob", "MPIJob", "XGBoostJob", "PaddleJob", "JAXJob")
-# Class -> apiVersion and kind of the object that it makes. Before 1.6 the training SDK had no prefix.
+# Class -> apiVersion and kind of its object. Before 1.6 the training SDK had no prefix.
 OBJECTS = {
     "V1Pod": ("v1", "Pod"),
     "V1Job": ("batch/v1", "Job"),
@@ -37,7 +37,7 @@ OBJECTS = {
     },
 }
 POD_SPEC = "V1PodSpec"
-# Field -> the class of its value, or of the items of its list. `run_policy` of a training job is never missing.
+# Field -> the class of its value, or of its items. A training job always has a `run_policy`.
 FIELDS = {
     "tolerations": "V1Toleration",
     "affinity": "V1Affinity",
@@ -54,7 +54,7 @@ FIELDS = {
 # What a model insists on although the API has a default for it, which is this.
 COMPLETED = {"onPodConditions": {"status": "True"}}
 
-# The options of `TrainerClient.train` with the names of their fields, in order: they are also given by position.
+# The options of `TrainerClient.train` with their fields in order, because of positional arguments.
 PATCHES = {
     "RuntimePatch": ("training_runtime_spec",),
     "TrainingRuntimeSpecPatch": ("template",),
@@ -69,7 +69,7 @@ PATCHES = {
         *("security_context", "node_selector", "affinity", "tolerations", "scheduling_gates"),
     ),
 }
-# Calls that make pods without saying on which nodes, by the class of the client, with what to do instead.
+# Calls that make pods on unknown nodes, by the class of the client, with what to do instead.
 _NO_ARGUMENT = (
     "it takes no argument for their nodes: make the object yourself, or place what it makes"
 )
@@ -77,7 +77,7 @@ WITHOUT_PLACE = {
     "TrainingClient": {"train": _NO_ARGUMENT, "create_job": _NO_ARGUMENT},
     "KatibClient": {"tune": _NO_ARGUMENT},
     "TrainerClient": {
-        "train": "it has no options: give it a RuntimePatch with a PodSpecPatch, which can be placed"
+        "train": "it has no options: add a RuntimePatch with a PodSpecPatch, which can be placed"
     },
 }
 
@@ -96,13 +96,13 @@ def class_module(path: str) -> str:
 
 
 def field_class(field: str, holder: str) -> str | None:
-    """The class of a field of a model; None if its value is plain data, as all values of the patches are."""
+    """The class of a field of a model; None for plain data, such as the fields of a patch."""
     return None if holder in PATCHES else FIELDS.get(field)
 
 
 def camel_case(name: str) -> str:
-    first, *others = name.split("_")
-    return first + "".join(word[:1].upper() + word[1:] for word in others)
+    first, *words = name.split("_")
+    return first + "".join(word[:1].upper() + word[1:] for word in words)
 
 
 def snake_case(name: str) -> str:

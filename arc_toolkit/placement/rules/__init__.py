@@ -1,7 +1,8 @@
-"""The rules of `check` for Kubernetes manifests: every `Rule` of a module here, without a list to edit.
+"""The rules of `check` for Kubernetes manifests: every `Rule` of a module here, without a list to
+edit.
 
-A rule is a function that gets the `PlacePlan` of a file, looks at its workloads, and reports through
-`PlacePlan.report`. The text of a rule is its page in `docs/rules/`.
+A rule is a function that gets the `PlacePlan` of a file, looks at its workloads, and reports
+through `PlacePlan.report`. The text of a rule is its page in `docs/rules/`.
 """
 
 from __future__ import annotations

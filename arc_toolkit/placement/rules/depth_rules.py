@@ -44,7 +44,8 @@ def _check_levels(
     above: tuple[str, ...],
     seen: set[int],
 ) -> None:
-    """Every level above the pod spec has none of its fields, and no level of the path is missing."""
+    """Every level above the pod spec has none of its fields, and no level of the path is
+    missing."""
     if not path:
         return
     fields = pairs(node)

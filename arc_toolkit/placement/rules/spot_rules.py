@@ -1,7 +1,7 @@
 """Workloads on spot capacity: what is wrong, and what `place` would do about it.
 
-Each rule asks the functions by which `place` decides, so it finds nothing in a result of `place`, and
-recommends `place` only where that changes the file.
+Each rule asks the functions by which `place` decides, so it finds nothing in a result of `place`,
+and recommends `place` only where that changes the file.
 """
 
 from __future__ import annotations
@@ -58,11 +58,12 @@ def _cloud_of(spec: PodSpec) -> str:
     return next((name for name, cloud in CLOUDS.items() if cloud.label[0] in words), "aks")
 
 
-# --- what `place` would do -----------------------------------------------------------------------------------------
+# --- what `place` would do ------------------------------------------------------------------------
 
 
 class Advice(NamedTuple):
-    """The `place` command that would help, or why `place` refuses; neither if it changes nothing."""
+    """The `place` command that would help, or why `place` refuses; neither if it changes
+    nothing."""
 
     command: str = ""
     refusal: str = ""
@@ -104,7 +105,7 @@ def _spot_advice(plan: PlacePlan, workload: Workload, spec: PodSpec, policy: Spo
     return _advise(plan, workload, decisions, f"--spot {policy.value}{option}")
 
 
-# --- rules ---------------------------------------------------------------------------------------------------------
+# --- rules ----------------------------------------------------------------------------------------
 
 
 @rule("warning")
@@ -204,7 +205,8 @@ _COMMON_LABELS = frozenset(
 
 
 def _chooses_nodes(spec: PodSpec) -> bool:
-    """Whether it names nodes by a label of its cluster, such as that of a pool: maybe the spot pool."""
+    """Whether it names nodes by a label of its cluster, such as that of a pool: maybe the spot
+    pool."""
     preferred = (get(item, "preference") for item in items_of(spec.get(*PREFERRED)))
     keys = {
         text_of(get(item, "key"))
