@@ -39,13 +39,14 @@ from arc_toolkit.migrate.search_space import (
     DISTRIBUTIONS,
     POLICIES,
     call_lines,
+    call_text,
     distribution_text,
     literal,
     sweep_arguments,
     sweep_body,
 )
 from arc_toolkit.migrate.v1_values import HYPERDRIVE, PipelineParameter, V1Values
-from arc_toolkit.migrate.v2_jobs import DEFAULT_INSTANCE_COUNT, DEFAULT_INSTANCE_TYPE
+from arc_toolkit.migrate.v2_jobs import resources
 
 SWEEP_MODULE = "azure.ai.ml.sweep"
 # Class of hyperdrive -> the policy_type of v1.5 and its parameters in their order.
@@ -55,8 +56,7 @@ _POLICY_CLASSES: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 _SECTIONS = ("objective", "limits", "early_termination")
 _RESOURCES = {
-    "instance_type": "instance_type",
-    "instance_count": "instance_count",
+    **{name: name for name in ("instance_type", "instance_count")},
     "node_count": "instance_count",
 }
 # AMLARC's migration note (2023) says so; no public client can show it.
@@ -238,15 +238,11 @@ def report_refusal(plan: PythonPlan, statement: Statement, refused: Refused) -> 
     plan.add_finding(SWEEP_RULE, "warning", message, at, reason=refused.reason)
 
 
-def resources_text(settings: Settings, old: dict[str, str]) -> str:
+def _resources_text(settings: Settings, old: dict[str, str]) -> str:
     """`JobResourceConfiguration(...)`: the command line wins over the old settings."""
-    texts = {"instance_type": literal(DEFAULT_INSTANCE_TYPE)}
-    texts |= {"instance_count": literal(DEFAULT_INSTANCE_COUNT)} | old
-    for name in texts:
-        if value := getattr(settings, name):
-            texts[name] = literal(value)
-    kind, count = texts["instance_type"], texts["instance_count"]
-    return f"{RESOURCES_CLASS}(instance_type={kind}, instance_count={count})"
+    texts = {name: literal(value) for name, value in resources(settings).items()}
+    texts |= {name: text for name, text in old.items() if not getattr(settings, name)}
+    return call_text(RESOURCES_CLASS, texts)
 
 
 # --- imports ---
@@ -396,10 +392,10 @@ def step_change(plan: PythonPlan, scope: Scope, name: str, sweeps: list[Use]) ->
             "here, so the search space is in its spec, which is not found here: convert that with "
             "`patch --sweep-to-v2`"
         )
-    resources: dict[str, str] = {}
+    old: dict[str, str] = {}
     compute = ""
     for use in settings:
-        compute = _put_setting(reader, use, resources) or compute
+        compute = _put_setting(reader, use, old) or compute
     reason = (
         "`.sweep()` belongs to a command node: load what `patch --sweep-to-v2` writes for the "
         "sweep's spec"
@@ -422,7 +418,7 @@ def step_change(plan: PythonPlan, scope: Scope, name: str, sweeps: list[Use]) ->
     column = last.statement.stmt.col_offset
     lines = [
         call_lines(f"{name} = {name}.sweep", change.arguments, column),
-        f"{name}.resources = {resources_text(plan.settings, resources)}",
+        f"{name}.resources = {_resources_text(plan.settings, old)}",
         *([f"{name}.compute = {compute}"] if compute else []),
     ]
     for use in others:
@@ -476,7 +472,7 @@ def _refuse_other_uses(name: str, made: Binding, settings: list[Use], last: Use)
             raise Refused(reason, line=stmt.lineno)
 
 
-def _put_setting(reader: SweepReader, use: Use, resources: dict[str, str]) -> str:
+def _put_setting(reader: SweepReader, use: Use, texts: dict[str, str]) -> str:
     """One `runsettings` statement into the spec or the resources; gives the text of the compute."""
     node, statement = use.value, use.statement
     text = statement.source.slice
@@ -497,9 +493,9 @@ def _put_setting(reader: SweepReader, use: Use, resources: dict[str, str]) -> st
             put(node, section, *key)
         case ("resource_layout", "configure") if isinstance(node, ast.Call):
             for key, item in _keywords(node, "resource_layout"):
-                resources[_resource(key, item)] = text(item)
+                texts[_resource(key, item)] = text(item)
         case ("resource_layout", key):
-            resources[_resource(key, node)] = text(node)
+            texts[_resource(key, node)] = text(node)
         case ("target",):
             return text(node)
         case ("configure",) if isinstance(node, ast.Call) and [
