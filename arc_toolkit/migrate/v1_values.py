@@ -284,6 +284,15 @@ class V1Values(Evaluator):
             raise OpaqueValue(f"it is {short(node)}")
         return name
 
+    def environment(self, node: ast.expr, statement: Statement) -> str:
+        """`name:version` or `name@label`, with the version that is set after it is made."""
+        name = self.name_of(node, statement)
+        for use in self.later_uses(node, statement):
+            if use.how == "assign" and use.path == ("version",):
+                base = name.partition("@")[0].partition(":")[0]
+                name = f"{base}:{self.plain(use.value, use.statement)}"
+        return name
+
     def variables(self, node: ast.expr, statement: Statement) -> dict[str, str]:
         """The environment variables that are set on an environment after it is made."""
         variables: dict[str, str] = {}
@@ -389,7 +398,9 @@ class V1Fields:
     def _value(self, name: str, node: ast.expr, statement: Statement) -> Any:
         reader = self.reader
         match name:
-            case "environment" | "compute_target":
+            case "environment":
+                return reader.environment(node, statement)
+            case "compute_target":
                 return reader.name_of(node, statement)
             case "inputs" | "side_inputs":
                 return [reader.data_of(*item) for item in reader.items(node, statement)]

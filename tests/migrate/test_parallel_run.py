@@ -174,6 +174,12 @@ def test_variables_positional_arguments_and_later_settings_are_followed() -> Non
     assert not any("by hand" in note for note in notes)
 
 
+def test_a_version_that_is_set_later_is_the_version_of_the_environment() -> None:
+    text = FOLLOWED.replace("ARGUMENTS", "extra").replace("env.env", 'env.version = "8"\nenv.env')
+    _, step, _ = converted(text)
+    assert step["task"]["environment"] == "azureml:score-env:8"  # type: ignore[index]
+
+
 def test_an_argument_that_is_data_refers_to_the_input() -> None:
     _, step, _ = converted(FOLLOWED.replace("ARGUMENTS", '["--labels", labels]'))
     assert step["task"]["program_arguments"] == "--labels ${{inputs.side}}"  # type: ignore[index]
