@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 
+TYPE_CHECKING = False  # `typing` alone takes as long to import as all the rest
+if TYPE_CHECKING:
+    from http.client import HTTPConnection, HTTPResponse
+
 # 169.254.169.254 answers within milliseconds; without a route some machines wait for ever.
 _TIMEOUT = 5.0
 _LARGEST = 1 << 20  # bytes of an answer
-_LONGEST_LINE = 1 << 16
-_MOST_FIELDS = 100
 
 
 class SourceTrouble(Exception):
@@ -56,17 +58,13 @@ def host_of(endpoint: str) -> str:
 
 
 class MetadataClient:
-    """Requests to `http://HOST[:PORT]`, never through a proxy.
-
-    One is sent every second for as long as a training runs: `http.client`, whose headers are those
-    of e-mails, takes twice the processor time.
-    """
+    """Requests to `http://HOST[:PORT]`, never through a proxy."""
 
     def __init__(self, endpoint: str, *, first_timeout: float = _TIMEOUT) -> None:
         self.endpoint = endpoint
         self._host = host_of(endpoint)
         self._timeout = first_timeout
-        self._connection: _Connection | None = None
+        self._connection: HTTPConnection | None = None
 
     def request(
         self,
@@ -78,17 +76,18 @@ class MetadataClient:
     ) -> Reply:
         """The answer, whatever its status; SourceTrouble if there is none. A kept connection that
         was closed is opened again once."""
+        from http.client import HTTPConnection, HTTPException
+
         for is_last in (False, True):
             fresh = self._connection is None
             try:
                 if self._connection is None:
-                    self._connection = _Connection(self._host, timeout or self._timeout)
-                reply, is_kept = self._connection.exchange(method, path, headers, body)
-                if not is_kept:
-                    self.close()
+                    self._connection = HTTPConnection(self._host, timeout=timeout or self._timeout)
+                self._connection.request(method, path, body, headers)
+                reply = _read(self._connection.getresponse())
                 self._timeout = _TIMEOUT
                 return reply
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, HTTPException) as error:
                 self.close()
                 if fresh or is_last:
                     text = f"{self.endpoint} does not answer ({type(error).__name__}: {error})"
@@ -101,86 +100,17 @@ class MetadataClient:
             self._connection = None
 
 
-class _Connection:
-    """One connection, as much of HTTP/1.1 as a metadata service needs, or a ValueError."""
-
-    def __init__(self, host: str, timeout: float) -> None:
-        import socket
-
-        name, colon, port = host.rpartition(":")
-        is_named = bool(colon) and "]" not in port  # [::1] has colons of its own
-        address = (name if is_named else host).strip("[]"), int(port) if is_named else 80
-        self._host = host
-        self._socket = socket.create_connection(address, timeout)
-        self._reader = self._socket.makefile("rb")
-
-    def close(self) -> None:
-        self._reader.close()
-        self._socket.close()
-
-    def exchange(
-        self, method: str, path: str, headers: dict[str, str], body: bytes | None
-    ) -> tuple[Reply, bool]:
-        """The answer, and whether the connection can be used again."""
-        fields = {"Host": self._host, **headers}
-        if body is not None:
-            fields["Content-Length"] = str(len(body))
-        lines = [
-            f"{method} {path} HTTP/1.1",
-            *(f"{name}: {value}" for name, value in fields.items()),
-        ]
-        self._socket.sendall(("\r\n".join(lines) + "\r\n\r\n").encode("ascii") + (body or b""))
-        status = 100
-        while status < 200:  # 1xx comes before the answer itself
-            version, _, status_text = self._line().partition(" ")
-            if not version.startswith("HTTP/1.") or not status_text[:3].isdigit():
-                raise ValueError("the answer is not HTTP")
-            status, answered = int(status_text[:3]), self._fields()
-        is_kept = version != "HTTP/1.0" and answered.get("connection", "").lower() != "close"
-        if "chunked" in answered.get("transfer-encoding", "").lower():
-            content = self._chunks()
-        elif (size := answered.get("content-length")) is not None:
-            content = self._exactly(int(size))
-        elif status in (204, 304):
-            content = b""
-        else:
-            content, is_kept = self._reader.read(_LARGEST), False
-        return Reply(
-            status, content, _seconds(answered.get("retry-after")), answered.get("date")
-        ), is_kept
-
-    def _line(self) -> str:
-        line = self._reader.readline(_LONGEST_LINE)
-        if not line.endswith(b"\n"):
-            raise ConnectionError("the connection was closed")
-        return line.decode("latin-1").rstrip("\r\n")
-
-    def _fields(self) -> dict[str, str]:
-        fields: dict[str, str] = {}
-        while line := self._line():
-            name, _, value = line.partition(":")
-            fields[name.strip().lower()] = value.strip()
-            if len(fields) > _MOST_FIELDS:
-                raise ValueError("too many header fields")
-        return fields
-
-    def _exactly(self, size: int) -> bytes:
-        if not 0 <= size <= _LARGEST:
-            raise ValueError(f"an answer of {size} bytes")
-        content = self._reader.read(size)
-        if len(content) < size:
-            raise ConnectionError("the connection was closed in the answer")
-        return content
-
-    def _chunks(self) -> bytes:
-        content = b""
-        while size := int(self._line().partition(";")[0], 16):
-            content += self._exactly(size)
-            self._line()
-            if len(content) > _LARGEST:
-                raise ValueError("an answer without an end")
-        self._fields()
-        return content
+def _read(answer: HTTPResponse) -> Reply:
+    size = answer.getheader("content-length", "0")
+    if not size.isdigit():
+        raise ValueError(f"an answer of {size} bytes")
+    content = answer.read(_LARGEST + 1)
+    if len(content) > _LARGEST:
+        raise ValueError("response too large")
+    if answer.length:
+        raise ConnectionError("the connection was closed in the answer")
+    retry_after = _seconds(answer.getheader("retry-after"))
+    return Reply(answer.status, content, retry_after, answer.getheader("date"))
 
 
 def _seconds(header: str | None) -> float | None:
