@@ -171,15 +171,15 @@ def chosen_settings(
     switches: Mapping[str, bool | None],
     *,
     node_selector: Iterable[str] = (),
-    more: Iterable[str] = (),
+    extra: Iterable[str] = (),
 ) -> dict[str, str]:
     """What the options say, without tolerations: their indices depend on the ones that are there.
 
-    `node_selector` and `more` are `KEY=VALUE`; None leaves a switch as it is.
+    `node_selector` and `extra` are `KEY=VALUE`; None leaves a switch as it is.
     """
     settings = {key: str(value) for key, value in switches.items() if value is not None}
     pairs = [node_selector_setting(text) for text in node_selector]
-    for text in more:
+    for text in extra:
         key, equals, value = text.partition("=")
         if not key or not equals:
             raise ArcError(f"--set {text!r}: write KEY=VALUE")

@@ -19,10 +19,10 @@ from arc_toolkit.azure.preflight_facts import (
     Facts,
     Side,
     UnknownFact,
-    known,
+    require_fact,
 )
 from arc_toolkit.azure.scope import DEFAULT_CLUSTER_TYPE, Cluster
-from arc_toolkit.azure.workspace_computes import attached
+from arc_toolkit.azure.workspace_computes import attached_computes
 from arc_toolkit.errors import ArcError
 from arc_toolkit.kube.instance_type_spec import InstanceTypeSpec, SpecRule, problems
 from arc_toolkit.kube.labels import labels_text, matches, some_names
@@ -34,7 +34,7 @@ from arc_toolkit.kube.taints import (
     Toleration,
     annotate_command,
     annotated_tolerations,
-    untolerated,
+    untolerated_taint,
 )
 from arc_toolkit.output.json_document import document
 from arc_toolkit.sizing import vm_sizes
@@ -122,7 +122,7 @@ def checks(facts: Facts, side: Side | None = None) -> list[Check]:
 
 
 def _provider(facts: Facts) -> CheckResult:
-    state = known(facts.provider)
+    state = require_fact(facts.provider)
     name = "Microsoft.KubernetesConfiguration"
     if state == "Registered":
         return ok(f"{name} is registered")
@@ -130,7 +130,7 @@ def _provider(facts: Facts) -> CheckResult:
 
 
 def _extension(facts: Facts) -> CheckResult:
-    item = known(facts.extension)
+    item = require_fact(facts.extension)
     if item is None:
         return not_ok("the AzureML extension is not installed on this cluster", INSTALL)
     health = extension.health(item)
@@ -140,7 +140,7 @@ def _extension(facts: Facts) -> CheckResult:
 
 
 def _settings(facts: Facts) -> CheckResult:
-    item = known(facts.extension)
+    item = require_fact(facts.extension)
     if item is None:
         raise CannotTell("the extension is not installed")
     settings = extension.settings_of(item)
@@ -187,7 +187,7 @@ def _settings(facts: Facts) -> CheckResult:
 
 
 def _crds(facts: Facts) -> CheckResult:
-    present = known(facts.crds)
+    present = require_fact(facts.crds)
     missing = [name for name in (INSTANCE_TYPES_CRD, VOLCANO_CRD) if name not in present]
     if not missing:
         return ok(f"{INSTANCE_TYPES_CRD} and Volcano's are there")
@@ -203,10 +203,10 @@ def _crds(facts: Facts) -> CheckResult:
 
 
 def _compute(facts: Facts) -> CheckResult:
-    rows = known(facts.computes)
+    rows = require_fact(facts.computes)
     if facts.cluster is None:
         raise CannotTell("the cluster's name in Azure is not known")
-    attached_rows = attached(list(rows), facts.cluster)
+    attached_rows = attached_computes(list(rows), facts.cluster)
 
     def command(name: str) -> FixCommand:
         text = f"arc-toolkit cluster attach {name} --workspace {facts.workspace or 'WORKSPACE'}"
@@ -238,7 +238,7 @@ def _compute(facts: Facts) -> CheckResult:
 
 
 def _nodes(facts: Facts) -> CheckResult:
-    nodes = known(facts.nodes)
+    nodes = require_fact(facts.nodes)
     usable, unusable = facts.usable()
     refused = [f"{row.node.name}: {row}" for row in unusable]
     if usable:
@@ -274,7 +274,9 @@ def _more_nodes(facts: Facts, unusable: list[UnusableNode]) -> FixCommand:
 
 
 def _gpu(facts: Facts) -> CheckResult:
-    ready = [node for node in known(facts.nodes) if node.ready is not False and node.os == "linux"]
+    ready = [
+        node for node in require_fact(facts.nodes) if node.ready is not False and node.os == "linux"
+    ]
     cards = [(node, card) for node in ready if (card := _card(node))]
     blind = [(node.name, card) for node, card in cards if node.gpus == 0]
     if not cards:
@@ -324,7 +326,7 @@ def _device_plugins(facts: Facts) -> dict[str, Occupant]:
 
 
 def _instance_types(facts: Facts) -> CheckResult:
-    types = known(facts.instance_types)
+    types = require_fact(facts.instance_types)
     if types:
         return ok(f"{len(types)} instance types: {some_names([_name(item) for item in types])}")
     text = "none: every job gets the default type (100m and 2Gi)"
@@ -333,7 +335,7 @@ def _instance_types(facts: Facts) -> CheckResult:
 
 
 def _types_fit(facts: Facts) -> CheckResult:
-    types = known(facts.instance_types)
+    types = require_fact(facts.instance_types)
     if not types:
         raise CannotTell("there are no instance types")
     candidates = facts.candidates()
@@ -362,7 +364,7 @@ def _types_fit(facts: Facts) -> CheckResult:
 
 
 def _placement(facts: Facts) -> CheckResult:
-    types = known(facts.instance_types)
+    types = require_fact(facts.instance_types)
     if not types:
         raise CannotTell(
             "there are no instance types, so no node is known to be meant for whole-node jobs"
@@ -390,7 +392,7 @@ def _placement(facts: Facts) -> CheckResult:
         return ok("no pod of the extension's Deployments is in the way of a whole-node job")
     text = next(iter(defeated.values()))
     text += f" (and on {len(defeated) - 1} more nodes)" if len(defeated) > 1 else ""
-    pools = {node.pool for node in known(facts.nodes) if node.name in defeated}
+    pools = {node.pool for node in require_fact(facts.nodes) if node.name in defeated}
     move = _move(facts, avoid=pools)
     return not_ok(text, extension_command(f"update {move}") if move else None)
 
@@ -404,13 +406,13 @@ def _move(facts: Facts, avoid: Collection[str] = ()) -> str | None:
     selector = extension.node_selector_of(facts.settings)
     nodes = [
         node
-        for node in known(facts.nodes)
+        for node in require_fact(facts.nodes)
         if node.ready and node.os == "linux" and node.pool not in avoid
     ]
     nodes = [
         node
         for node in nodes
-        if not untolerated(node.taints, (*AZUREML_TOLERATIONS, EXTENSION_TOLERATION))
+        if not untolerated_taint(node.taints, (*AZUREML_TOLERATIONS, EXTENSION_TOLERATION))
     ]
     for node in sorted(nodes, key=lambda node: node.labels.get(MODE_LABEL) != "system"):
         labels = dict([node.pool_label] if node.pool_label else ())
@@ -426,9 +428,9 @@ def _spot_nodes(facts: Facts) -> CheckResult:
         raise CannotTell(facts.nodes.reason)
     if not facts.has_spot:
         return ok("no spot nodes")
-    if not untolerated([SPOT_TAINT], facts.set_tolerations):
+    if not untolerated_taint([SPOT_TAINT], facts.set_tolerations):
         return ok(f"job pods tolerate spot nodes by {extension.TOLERATION}, which is undocumented")
-    annotations = known(facts.namespaces)
+    annotations = require_fact(facts.namespaces)
     names = facts.compute_namespaces
     if isinstance(names, UnknownFact) or not names:
         names = [name for name, row in annotations.items() if ANNOTATION in row] or ["NAMESPACE"]
@@ -441,7 +443,7 @@ def _spot_nodes(facts: Facts) -> CheckResult:
             return not_ok(
                 f"namespace {name}: {error}, so that no pod can be created there", overwrite
             )
-        if untolerated([SPOT_TAINT], tolerations):
+        if untolerated_taint([SPOT_TAINT], tolerations):
             text = (
                 "job pods do not tolerate the taint of spot nodes, "
                 "and an instance type cannot say so"
@@ -453,13 +455,13 @@ def _spot_nodes(facts: Facts) -> CheckResult:
     return ok(f"pods of namespace {some_names(names)} tolerate spot nodes by an annotation")
 
 
-def _from_zero(facts: Facts) -> CheckResult:
+def _scale_from_zero(facts: Facts) -> CheckResult:
     """Volcano makes no pod for a job beyond the existing nodes, so no autoscaler sees one."""
-    known(facts.resource)
+    require_fact(facts.resource)
     zero = facts.pools_from_zero
     if not zero:
         return ok("no pool scales from zero")
-    if known(facts.extension) is None:
+    if require_fact(facts.extension) is None:
         raise CannotTell("the extension is not installed")
     setting = scheduler_config.SETTING
     pool = f"pool {', '.join(zero)} scales from zero"
@@ -475,7 +477,7 @@ def _from_zero(facts: Facts) -> CheckResult:
             "nodes that are there: apply the output of `arc-toolkit cluster scheduler-config`, then"
         )
         return not_ok(text, extension_command(f"update --set {setting}={scheduler_config.NAME}"))
-    if problem := scheduler_config.holding_problem(known(facts.scheduler_config)):
+    if problem := scheduler_config.holding_problem(require_fact(facts.scheduler_config)):
         command = FixCommand("arc-toolkit cluster scheduler-config", TargetOptions.NONE)
         return not_ok(f"{pool}, but of the ConfigMap {name}: {problem}", command)
     return ok(f"{pool}, and the ConfigMap {name} lets jobs for it in")
@@ -485,7 +487,7 @@ _CHECKS: dict[str, tuple[Side, Callable[[Facts], CheckResult]]] = {
     "provider registered": ("azure", _provider),
     "extension installed": ("azure", _extension),
     "extension settings": ("azure", _settings),
-    "scale from zero": ("azure", _from_zero),
+    "scale from zero": ("azure", _scale_from_zero),
     "CRDs": ("cluster", _crds),
     "Ready nodes": ("cluster", _nodes),
     "spot nodes": ("cluster", _spot_nodes),

@@ -10,14 +10,14 @@ from arc_toolkit.azure import extension, operations, scheduler_config
 from arc_toolkit.azure.operations import Progress
 from arc_toolkit.azure.scope import Cluster, Resolver
 from arc_toolkit.azure.session import AzureUnavailable, Session
-from arc_toolkit.azure.workspace_computes import attached, list_computes
+from arc_toolkit.azure.workspace_computes import attached_computes, list_computes
 from arc_toolkit.cluster.failures import NotFound, Unreachable
 from arc_toolkit.errors import ArcError
 from arc_toolkit.kube.nodes import Node, UnusableNode, parse_nodes
 from arc_toolkit.kube.taints import SPOT_KEY, Toleration, annotated_tolerations
 from arc_toolkit.sizing.fits import Candidate
 from arc_toolkit.sizing.node_selection import DaemonSets, size_nodes
-from arc_toolkit.sizing.occupants import Occupant, by_node
+from arc_toolkit.sizing.occupants import Occupant, occupants_by_node
 from arc_toolkit.sizing.schedulable import Assumptions
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class CannotTell(Exception):
 _T = TypeVar("_T")
 
 
-def known(fact: _T | UnknownFact) -> _T:
+def require_fact(fact: _T | UnknownFact) -> _T:
     if isinstance(fact, UnknownFact):
         raise CannotTell(fact.reason)
     return fact
@@ -102,10 +102,10 @@ class Facts:
 
     def candidates(self) -> list[Candidate]:
         """All nodes with what each can give."""
-        return self._size_nodes(known(self.occupants))
+        return self._size_nodes(require_fact(self.occupants))
 
     def _size_nodes(self, occupants: Mapping[str, list[Occupant]]) -> list[Candidate]:
-        nodes = known(self.nodes)
+        nodes = require_fact(self.nodes)
         return size_nodes(
             nodes, occupants, Assumptions(), DaemonSets(()), tolerations=self.tolerations
         )
@@ -128,7 +128,7 @@ class Facts:
             return UnknownFact("the cluster's name in Azure is not known")
         rows = [
             row["properties"].get("properties") or {}
-            for row in attached(list(self.computes), self.cluster)
+            for row in attached_computes(list(self.computes), self.cluster)
         ]
         return list(dict.fromkeys(str(row.get("namespace") or "default") for row in rows))
 
@@ -210,7 +210,7 @@ def cluster_side(client: Client, progress: Progress, azure: Mapping[str, Any]) -
     progress("reading the cluster")
     crds = _fact(lambda: frozenset(name for group in GROUPS for name in _kinds(client, group)))
     nodes = _fact(lambda: parse_nodes(snapshot.nodes(client, progress)))
-    pods = _fact(lambda: by_node(snapshot.pods(client, progress)))
+    pods = _fact(lambda: occupants_by_node(snapshot.pods(client, progress)))
     types: Any = crds
     if not isinstance(crds, UnknownFact):
         types = UnknownFact("the CRD of instance types is missing")

@@ -73,7 +73,8 @@ class SpotPool:
             f"{price_text(self.max_price)} USD per hour" if is_limited else "the on-demand price"
         )
         rows = {
-            "size": f"{size.name} ({size.vcpus_available} vCPUs, {float(size.memory_gib):g} GiB{gpus})",
+            "size": f"{size.name} ({size.vcpus_available} vCPUs, "
+            f"{float(size.memory_gib):g} GiB{gpus})",
             "nodes": f"{self.minimum} to {self.maximum} by the autoscaler, {self.count} at first",
             "eviction policy": self.eviction_policy,
             "price": f"at most {limit}",

@@ -55,7 +55,7 @@ def list_computes(session: Session, workspace: Workspace) -> list[dict[str, Any]
     return session.list(f"{workspace.resource_id}/computes", COMPUTES_API)
 
 
-def attached(computes: list[dict[str, Any]], cluster: Cluster) -> list[dict[str, Any]]:
+def attached_computes(computes: list[dict[str, Any]], cluster: Cluster) -> list[dict[str, Any]]:
     """Those that are this cluster."""
     resource_id = cluster.resource_id.lower()
     return [

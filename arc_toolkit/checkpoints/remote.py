@@ -135,7 +135,7 @@ class RemoteFolder:
     def delete(self, name: str) -> None:
         """The manifest first: after a crash in between, the rest is not a checkpoint any more."""
         fs, base = self._open()
-        with _as_os_error():
+        with _raise_os_errors():
             fs.rm_file(f"{base}/{name}/{NAME}")
             fs.rm(f"{base}/{name}", recursive=True)
 
@@ -145,7 +145,7 @@ class RemoteFolder:
         """The next number. Two writers that take the same one at once differ for `owns`."""
         number = max((row[0] for row in self._writers()), default=0) + 1
         fs, base = self._open()
-        with _as_os_error():
+        with _raise_os_errors():
             fs.pipe_file(f"{base}/{_WRITERS}/{number:08d}-{writer}", b"")
         return number
 
@@ -167,7 +167,7 @@ class RemoteFolder:
                 raise OSError(
                     f"{self.url} needs fsspec and its package for this kind of URL"
                 ) from None
-            with _as_os_error():
+            with _raise_os_errors():
                 fs, base = url_to_fs(
                     self.url, use_listings_cache=False, skip_instance_cache=True, **self._options
                 )
@@ -180,7 +180,7 @@ class RemoteFolder:
     def _sizes(self, below: str = "") -> dict[str, int]:
         """The files below the URL, or below one of its folders, relative to the URL."""
         fs, base = self._open()
-        with _as_os_error():
+        with _raise_os_errors():
             fs.invalidate_cache()
             try:
                 place = f"{base}/{below}".rstrip("/")
@@ -198,18 +198,18 @@ class RemoteFolder:
 
     def _read(self, path: str) -> bytes:
         fs, base = self._open()
-        with _as_os_error():
+        with _raise_os_errors():
             content: bytes = fs.cat_file(f"{base}/{path}")
         return content
 
     def _put(self, source: Path, path: str) -> None:
         fs, base = self._open()
-        with _as_os_error():
+        with _raise_os_errors():
             fs.put_file(str(source), f"{base}/{path}")
 
     def _get(self, path: str, target: Path) -> None:
         fs, base = self._open()
-        with _as_os_error():
+        with _raise_os_errors():
             fs.get_file(f"{base}/{path}", str(target))
 
 
@@ -323,7 +323,7 @@ def _one_at_a_time(root: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _as_os_error() -> Iterator[None]:
+def _raise_os_errors() -> Iterator[None]:
     """Whatever a storage library raises, as `OSError`."""
     try:
         yield
@@ -381,7 +381,7 @@ class Mirror:
             self._tell(f"{self._folder.url} cannot be written to: {error}")
         return self._number
 
-    def has(self, checkpoint: Checkpoint) -> bool:
+    def contains(self, checkpoint: Checkpoint) -> bool:
         """Whether it was there at the last `listing`."""
         return checkpoint.folder.name in self._names
 

@@ -318,7 +318,7 @@ class Store:
 
     def _resume_upload(self, newest: Checkpoint) -> None:
         """The process before this one may have ended before its last checkpoint was at the URL."""
-        if self._mirror is None or not self._saves or self._mirror.has(newest):
+        if self._mirror is None or not self._saves or self._mirror.contains(newest):
             return
         try:
             self._become_writer()

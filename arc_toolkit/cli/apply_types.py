@@ -110,13 +110,13 @@ def _may_delete(
     console: Console,
 ) -> bool:
     """Show what would be deleted, and ask; nothing has been sent at this point."""
-    from arc_toolkit.sizing.type_names import made_for
+    from arc_toolkit.sizing.type_names import target_of_type
 
-    new_names = {made_for(manifest): manifest["metadata"]["name"] for manifest in manifests}
+    new_names = {target_of_type(manifest): manifest["metadata"]["name"] for manifest in manifests}
     names = ", ".join(item["metadata"]["name"] for item in items)
     console.warn(f"made by arc-toolkit and replaced by other types, to be deleted: {names}")
     for item in items:
-        if new_name := new_names.get(made_for(item)):
+        if new_name := new_names.get(target_of_type(item)):
             name = item["metadata"]["name"]
             console.warn(
                 f"{name} is called {new_name} now: jobs that name {name} would no longer start"
@@ -136,6 +136,6 @@ def check(args: argparse.Namespace, client: Client, console: Console) -> int:
             console.out(waterfall.fits_json("check-instance-types", rows))
         else:
             console.out(waterfall.drift_text(rows, console.style))
-        return FOUND if any(fit.drifted for fit in rows) else OK
+        return FOUND if any(fit.has_drifted for fit in rows) else OK
 
     return cluster_options.watch(client, console, show) if args.watch else show()

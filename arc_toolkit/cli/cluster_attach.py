@@ -5,7 +5,12 @@ from __future__ import annotations
 import argparse
 
 from arc_toolkit.azure import operations
-from arc_toolkit.azure.workspace_computes import Attachment, attach, attached, list_computes
+from arc_toolkit.azure.workspace_computes import (
+    Attachment,
+    attach,
+    attached_computes,
+    list_computes,
+)
 from arc_toolkit.cli import cluster_azure
 from arc_toolkit.cli.console import Console
 from arc_toolkit.cli.option_table import add_options
@@ -46,7 +51,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     console.progress("reading the workspace from Azure")
     computes = list_computes(session, workspace)
     same_name = [row for row in computes if str(row.get("name", "")).lower() == args.name.lower()]
-    if same_name and not attached(same_name, cluster):
+    if same_name and not attached_computes(same_name, cluster):
         raise ArcError(
             f"the workspace {workspace.name} has another compute {args.name!r}: choose another name"
         )

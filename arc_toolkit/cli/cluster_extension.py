@@ -93,7 +93,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
             extension.SKIP_VALIDATION: args.skip_resource_validation,
         },
         node_selector=args.node_selector,
-        more=args.set,
+        extra=args.set,
     )
     if installing and cluster.kind != "managedClusters":
         raise extension.arc_refusal(cluster, args.name, settings)

@@ -35,15 +35,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, console: Console) -> int:
     from arc_toolkit.sizing.node_table import SORTS, make_rows, rows_json, table_text
 
-    by_node = args.by == "node"
+    occupants_by_node = args.by == "node"
 
     def show(client: Client, nodes: list[Candidate]) -> None:
-        rows = make_rows(nodes, _types(client, console), by_node=by_node, labels=args.label)
+        rows = make_rows(
+            nodes, _types(client, console), occupants_by_node=occupants_by_node, labels=args.label
+        )
         rows.sort(key=SORTS[args.sort])
         if args.format == "json":
             console.out(rows_json(rows))
         else:
-            console.out(table_text(rows, by_node=by_node, labels=args.label))
+            console.out(table_text(rows, occupants_by_node=occupants_by_node, labels=args.label))
 
     return look(args, console, show)
 

@@ -166,7 +166,7 @@ def daemonsets_of(args: argparse.Namespace, *, counted: bool = False) -> DaemonS
     """Those of --daemonsets, the default, or none if the pods of the cluster are counted."""
     names = args.daemonsets or ([] if counted else DEFAULT_DAEMONSETS)
     files = {
-        name: occupants.from_document(inputs.load(name), name)
+        name: occupants.read_occupants(inputs.load(name), name)
         for name in names
         if name.endswith((".yaml", ".yml", ".json")) or os.sep in name
     }

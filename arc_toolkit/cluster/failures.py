@@ -90,9 +90,9 @@ def response_error(
         )
         return ApiError(sentence, status, body)
     if status == 403:
-        return Forbidden(_forbidden(message, server), status, body)
+        return Forbidden(_forbidden_text(message, server), status, body)
     if status == 404:
-        return NotFound(_not_found(message, body, path, server), status, body)
+        return NotFound(_not_found_text(message, body, path, server), status, body)
     if status == 409:
         return Conflict(f"{server}: {message}", status, body)
     if status == 410 or any(
@@ -102,7 +102,7 @@ def response_error(
     return ApiError(f"{server} answered {status} to {method} {path}: {message}", status, body)
 
 
-def _forbidden(message: str, server: str) -> str:
+def _forbidden_text(message: str, server: str) -> str:
     denied = _DENIED.search(message)
     if not denied:
         return f"{server} forbids it: {message}"
@@ -134,7 +134,7 @@ def _forbidden(message: str, server: str) -> str:
     return sentence + f"the ClusterRole {' or '.join(roles)} of docs/rbac.yaml gives that right"
 
 
-def _not_found(message: str, body: dict[str, Any], path: str, server: str) -> str:
+def _not_found_text(message: str, body: dict[str, Any], path: str, server: str) -> str:
     # A kind that the server does not know is answered without the name of an object.
     if path.startswith(INSTANCE_TYPES) and not (body.get("details") or {}).get("name"):
         return (
@@ -161,7 +161,7 @@ def _sentence(cause: BaseException, server: str) -> str | None:
 
     name = type(cause).__name__
     if isinstance(cause, ssl.SSLCertVerificationError):
-        return _untrusted(cause, server)
+        return _untrusted_text(cause, server)
     # A connection that is closed within TLS is an SSLError too, though TLS is not wrong.
     lost = (
         ssl.SSLEOFError,
@@ -191,7 +191,7 @@ def _sentence(cause: BaseException, server: str) -> str | None:
 _EXPIRED, _OTHER_ADDRESS = 10, (62, 64)
 
 
-def _untrusted(cause: ssl.SSLCertVerificationError, server: str) -> str:
+def _untrusted_text(cause: ssl.SSLCertVerificationError, server: str) -> str:
     message = cause.verify_message.rstrip(".")
     if cause.verify_code == _EXPIRED:
         return f"the certificate of {server} has expired: renew it (for AKS: `az aks rotate-certs`)"

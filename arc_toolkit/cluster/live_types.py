@@ -123,8 +123,8 @@ def _apply(
 
 def _leftovers(item: Object, manifest: Object) -> list[KeyPath]:
     """Fields of the spec outside the manifest that a manager set (a default has none)."""
-    wanted, present = _leaves(manifest["spec"], ("spec",)), _leaves(item.get("spec"), ("spec",))
-    return [path for path in present if path not in wanted and _managers(item, path)]
+    requested, present = _leaves(manifest["spec"], ("spec",)), _leaves(item.get("spec"), ("spec",))
+    return [path for path in present if path not in requested and _managers(item, path)]
 
 
 def _differences(item: Object, manifest: Object) -> list[str]:

@@ -12,7 +12,7 @@ from arc_toolkit.kube.nodes import Node, parse_node, parse_nodes
 from arc_toolkit.kube.taints import Toleration
 from arc_toolkit.sizing.fits import Candidate
 from arc_toolkit.sizing.node_selection import DaemonSets, size_nodes
-from arc_toolkit.sizing.occupants import by_node
+from arc_toolkit.sizing.occupants import occupants_by_node
 from arc_toolkit.sizing.schedulable import Assumptions
 
 NODES = "/api/v1/nodes"
@@ -42,7 +42,7 @@ def sized_nodes(
 ) -> list[Candidate]:
     """All nodes, those included that jobs cannot use, in the order of names."""
     whole_nodes = parse_nodes(nodes(client, progress))
-    occupants = by_node(pods(client, progress))
+    occupants = occupants_by_node(pods(client, progress))
     return size_nodes(
         whole_nodes,
         occupants,

@@ -291,7 +291,7 @@ def read_report(
 
     scans = read_logs(inventory, jobs, progress, workers)
     size = sum(scan.size for scan in scans)
-    stats = Stats(len(scans), inventory.seen, size, skipped=inventory.counts)
+    stats = Stats(len(scans), inventory.file_count, size, skipped=inventory.counts)
     evidence, stats.prs_files = read_prs(inventory)
     facts = [*read_kubernetes(inventory), *facts]
     has_pods = any(part.pods for part in facts)
@@ -301,9 +301,10 @@ def read_report(
     if not (scans or stats.prs_files or facts or metrics):
         counts = sorted(inventory.counts.items())
         reasons = ", ".join(f"{count} {reason}" for reason, count in counts)
-        seen = f"{plural(inventory.seen, 'file')} searched{': ' * bool(reasons)}{reasons}"
+        searched = f"{plural(inventory.file_count, 'file')} searched{': ' * bool(reasons)}{reasons}"
         raise ArcError(
-            f"no usable amlarc_cr_bootstrap.log or saved kubectl JSON ({seen}): download the logs "
+            f"no usable amlarc_cr_bootstrap.log or saved kubectl JSON ({searched}): "
+            "download the logs "
             "with `az ml job download --all`, or pass a log of `arc-toolkit run` by its name"
         )
     return report.build(

@@ -149,7 +149,7 @@ def _bursts(
     repeated = [0, *accumulate(end - begin for begin, end in crowds)]
     usual = max(span - 2 * NEAR_SECONDS, WINDOW_SECONDS) / WINDOW_SECONDS  # windows at other times
 
-    def is_unusual(first: int, last: int, many: int) -> bool:
+    def is_unusual(first: int, last: int, failures: int) -> bool:
         near = (
             bisect_left(times, times[first] - NEAR_SECONDS),
             bisect_right(times, times[last] + NEAR_SECONDS),
@@ -161,7 +161,7 @@ def _bursts(
             + repeated[-1]
             - repeated[bisect_left(begins, near[1])]
         )
-        return poisson_tail(many, distant / usual) < CHANCE
+        return poisson_tail(failures, distant / usual) < CHANCE
 
     return [
         Incident(

@@ -24,7 +24,7 @@ from arc_toolkit.diagnosis.model import (
     LogFile,
     SkippedFile,
 )
-from arc_toolkit.diagnosis.unpack import READ_ERRORS, error_reason, unpacked
+from arc_toolkit.diagnosis.unpack import READ_ERRORS, error_reason, unpack_stream
 
 USAGE = "node_resource_usage.csv"
 
@@ -49,7 +49,7 @@ def read(files: Sequence[LogFile]) -> tuple[list[FileEvidence], list[SkippedFile
         reader = _read_usage if file.path.endswith(USAGE) else _read_batches
         try:
             with file.open() as stream:
-                evidence += reader(file.path, unpacked(stream))
+                evidence += reader(file.path, unpack_stream(stream))
         except _NotUsable as reason:
             skipped.append(SkippedFile(file.path, str(reason)))
         except csv.Error:

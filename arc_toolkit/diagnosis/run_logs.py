@@ -66,7 +66,7 @@ def drafts_of_run_log(scan: LogScan) -> list[AttemptDraft]:
                     outcome=_outcome(record),
                     own_evidence=(
                         *_record_evidence(record, scan.path),
-                        *_unexplained(printed, record),
+                        *_unexplained_evidence(printed, record),
                     ),
                 )
             )
@@ -104,7 +104,7 @@ def _record_evidence(record: RunRecord, path: str) -> list[FileEvidence]:
     return [FileEvidence(path, evidence, kind=kind if record.code is not None else None)]
 
 
-def _unexplained(printed: list[FileEvidence], record: RunRecord) -> list[FileEvidence]:
+def _unexplained_evidence(printed: list[FileEvidence], record: RunRecord) -> list[FileEvidence]:
     """The end of the program's own log, unless the exit code says the same."""
     return [
         item

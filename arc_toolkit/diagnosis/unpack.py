@@ -145,7 +145,7 @@ def decode_utf_16(stream: BinaryIO, head: bytes) -> BinaryIO:
     return cast(BinaryIO, _Utf16Stream(_Counted(stream, head), encoding))
 
 
-def unpacked(stream: BinaryIO) -> io.BufferedReader:
+def unpack_stream(stream: BinaryIO) -> io.BufferedReader:
     """The stream, or the data in it if it is gzip."""
     buffered = _buffer(stream)
     return (
@@ -164,7 +164,7 @@ def _buffer(stream: BinaryIO) -> io.BufferedReader:
 def read_whole(stream: BinaryIO) -> bytes:
     """All the data, unpacked. TooLarge if it is too much."""
     parts, size = [], 0
-    reader = unpacked(stream)
+    reader = unpack_stream(stream)
     while piece := reader.read1(1 << 20):
         parts.append(piece)
         size += len(piece)

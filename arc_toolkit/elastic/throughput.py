@@ -80,12 +80,12 @@ def worth_growing(
     measured = {size: rate for size, rate in sorted(rates.items()) if rate > 0}
     if target <= now or threshold == 0 or not measured:
         return target > now
-    base, expected = min(measured), _expected(measured, target)
+    base, expected = min(measured), _expected_rate(measured, target)
     efficiency = (expected / target) / (measured[base] / base)
-    return expected > (1 + least_gain) * _expected(measured, now) and efficiency >= threshold
+    return expected > (1 + least_gain) * _expected_rate(measured, now) and efficiency >= threshold
 
 
-def _expected(measured: Mapping[int, float], size: int) -> float:
+def _expected_rate(measured: Mapping[int, float], size: int) -> float:
     """The throughput of a size, on the line through the two nearest measured ones.
 
     Without two, nothing speaks against one that grows with the number of workers.

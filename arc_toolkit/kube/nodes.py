@@ -15,7 +15,13 @@ from arc_toolkit.kube.quantities import (
     is_device,
 )
 from arc_toolkit.kube.raw import mapping, rows, text
-from arc_toolkit.kube.taints import AZUREML_TOLERATIONS, SPOT_KEY, Taint, Toleration, untolerated
+from arc_toolkit.kube.taints import (
+    AZUREML_TOLERATIONS,
+    SPOT_KEY,
+    Taint,
+    Toleration,
+    untolerated_taint,
+)
 
 SIZE_LABELS = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
 # k3s and RKE2 write these on every machine: k3s, pkg/cloudprovider/instances.go.
@@ -250,7 +256,7 @@ def unusable(
 ) -> UnusableNode | None:
     """Why AzureML's jobs cannot use this node now; None if they can."""
     reason, brief, explanation = None, "", ""
-    taint = untolerated(node.taints, (*AZUREML_TOLERATIONS, *tolerations))
+    taint = untolerated_taint(node.taints, (*AZUREML_TOLERATIONS, *tolerations))
     if node.control_plane and taint:  # without a taint the scheduler takes it for any other node
         reason = WhyUnusable.CONTROL_PLANE
     elif node.labels.get(VIRTUAL_LABEL[0]) == VIRTUAL_LABEL[1]:

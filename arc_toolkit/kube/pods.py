@@ -128,17 +128,17 @@ class Pod:
         """GPUs of any kind. Init containers and containers get the same devices."""
         total: dict[str, int] = {}
         for container in self.spec.get("containers") or ():
-            if (requested := _requested(container)) and not requested.keys() <= _PLAIN:
+            if (requested := _request_of(container)) and not requested.keys() <= _PLAIN:
                 for resource, count in devices_in(requested).items():
                     total[resource] = total.get(resource, 0) + count
         for container in self.spec.get("initContainers") or ():
-            for resource, count in devices_in(_requested(container)).items():
+            for resource, count in devices_in(_request_of(container)).items():
                 total[resource] = max(total.get(resource, 0), count)
         return total
 
 
 def _requests(container: Mapping[str, Any]) -> tuple[int, int]:
-    requested = _requested(container)
+    requested = _request_of(container)
     if not requested:
         return 0, 0
     return cpu_requested(str(requested.get("cpu", "0"))), bytes_requested(
@@ -146,5 +146,5 @@ def _requests(container: Mapping[str, Any]) -> tuple[int, int]:
     )
 
 
-def _requested(container: Mapping[str, Any]) -> Mapping[str, Any]:
+def _request_of(container: Mapping[str, Any]) -> Mapping[str, Any]:
     return (container.get("resources") or {}).get("requests") or {}

@@ -113,7 +113,7 @@ AZUREML_TOLERATIONS = (
 OWNER_KEYS = ("ml.azure.com/resource-group", "ml.azure.com/workspace", "ml.azure.com/compute")
 
 
-def untolerated(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> Taint | None:
+def untolerated_taint(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> Taint | None:
     """The first taint that keeps a pod off a node."""
     tolerated = list(tolerations)
     for taint in taints:

@@ -36,7 +36,7 @@ class Candidate:
     def takes_jobs(self) -> bool:
         return self.unusable is None or not self.unusable.reason.keeps_jobs_off
 
-    def selected_by(self, selector: Mapping[str, str], *, fold: bool = False) -> bool:
+    def is_selected_by(self, selector: Mapping[str, str], *, fold: bool = False) -> bool:
         """`fold` ignores case. Of a VM size, only some labels are known; it may have any other."""
         labels = _fold_case(self.node.labels) if fold else self.node.labels
         selector = _fold_case(selector) if fold else selector
@@ -63,7 +63,7 @@ class Fit:
     problem: SpecProblem | None = None
 
     @property
-    def drifted(self) -> bool:
+    def has_drifted(self) -> bool:
         return self.state in DRIFTED
 
 
@@ -83,7 +83,7 @@ def fit_of(spec: InstanceTypeSpec, candidates: Sequence[Candidate], name: str = 
     """The one function for "fits". An ArcError if the annotation of its share is unreadable."""
     share = spec.annotations.get(PREFIX + "share")
     expected_per_node = Share.parse(share).n if share else 1
-    selected = [row for row in candidates if row.selected_by(spec.selector)]
+    selected = [row for row in candidates if row.is_selected_by(spec.selector)]
     able = [row for row in selected if row.takes_jobs]
     if not able:
         problem = SpecProblem(SpecRule.SELECTOR, _why_no_node(spec.selector, selected, candidates))
@@ -103,7 +103,7 @@ def fit_of(spec: InstanceTypeSpec, candidates: Sequence[Candidate], name: str = 
     enough = (min if for_one_kind else max)(fitting) >= expected_per_node
     tightest = min((row.schedulable for row in measures), key=lambda row: row.how_many_of(spec)[0])
     if not any(counts):
-        problem = _too_large_for_all(spec, [row.schedulable for row in able])
+        problem = _size_problem(spec, [row.schedulable for row in able])
         reason = f"{problem.message}{_change_text(spec, tightest)}"
         return Fit(name, "does not fit", reason, spec, expected_per_node, counts, tightest, problem)
     if enough or not share:
@@ -111,7 +111,7 @@ def fit_of(spec: InstanceTypeSpec, candidates: Sequence[Candidate], name: str = 
     short = sum(count < expected_per_node for count in fitting)
     place = f"on {short} of {len(measures)} nodes" if len(measures) > 1 else f"on {tightest.name}"
     reason = (
-        f"{place}: {_too_many(spec, expected_per_node, tightest)}{_change_text(spec, tightest)}"
+        f"{place}: {_excess_text(spec, expected_per_node, tightest)}{_change_text(spec, tightest)}"
     )
     return Fit(name, "fits less often", reason, spec, expected_per_node, counts, tightest)
 
@@ -122,7 +122,7 @@ def _has_devices(node: Node, spec: InstanceTypeSpec, times: int) -> bool:
     )
 
 
-def _too_large_for_all(spec: InstanceTypeSpec, usable: Sequence[Schedulable]) -> SpecProblem:
+def _size_problem(spec: InstanceTypeSpec, usable: Sequence[Schedulable]) -> SpecProblem:
     """By how much the type is larger than the node that is nearest to taking it."""
     request = Amounts(spec.cpu_m, spec.memory, spec.devices)
 
@@ -168,7 +168,7 @@ def _why_no_node(
             f"jobs can use no node with the labels {labels} now: "
             f"{first.node.name}: {first.unusable}"
         )
-    near = next((row for row in candidates if row.selected_by(selector, fold=True)), None)
+    near = next((row for row in candidates if row.is_selected_by(selector, fold=True)), None)
     if near is None:
         return f"no given node has the labels {labels}; of a pool at zero no node can be checked"
     keys = {key.lower() for key in selector}
@@ -179,7 +179,7 @@ def _why_no_node(
     )
 
 
-def _too_many(spec: InstanceTypeSpec, expected_per_node: int, schedulable: Schedulable) -> str:
+def _excess_text(spec: InstanceTypeSpec, expected_per_node: int, schedulable: Schedulable) -> str:
     over_cpu_m = spec.cpu_m * expected_per_node - schedulable.cpu_m
     over_memory = spec.memory * expected_per_node - schedulable.memory
     by = [f"{cpu_text(over_cpu_m)} cpu"] * (over_cpu_m > 0)

@@ -26,7 +26,7 @@ from arc_toolkit.sizing.selectors import (
     auto_selector,
     has_gpus,
     parse_selector,
-    tightened,
+    tighten,
     unintended_nodes,
 )
 from arc_toolkit.sizing.shares import DoesNotFit, Portion, Share, Size, fit, portion_of, split
@@ -54,7 +54,7 @@ class InstanceType:
     selector: Selector
     group: NodeGroup
     request: Share | Size | None
-    what: str
+    description: str
     reserve: str
     parts: int = 1
 
@@ -104,7 +104,7 @@ class InstanceType:
         group, portion = self.group, self.portion
         leftover = f"{portion.left_cpu_m}m and {portion.left_memory // KI}Ki"
         return [
-            f"{self.name}: {self.what}.",
+            f"{self.name}: {self.description}.",
             f"{portion.per_node} on a node, which leaves {leftover}.",
             *_arithmetic("memory", group.tightest_memory, lambda line: line.memory // KI, "Ki"),
             f"  = {group.tightest_memory.memory // KI}Ki schedulable; "
@@ -210,7 +210,7 @@ def _select_nodes(groups: Sequence[NodeGroup], selector: Selector) -> list[NodeG
     selected = [
         group
         if group.source == "sku"
-        else group.only(lambda node: matches(dict(selector), node.labels))
+        else group.subset(lambda node: matches(dict(selector), node.labels))
         for group in groups
     ]
     chosen = [group for group in selected if group.nodes]
@@ -232,7 +232,7 @@ def _with_selector(
 
     wrong = others(selector)
     if wrong:
-        better = tightened(selector, members, wrong)
+        better = tighten(selector, members, wrong)
         if better is not None and explicit is None:
             selector, wrong = better, others(better)
     if not wrong:
@@ -288,7 +288,7 @@ def _merge_types(namesakes: list[InstanceType]) -> InstanceType:
         portion=portion_of(merged, cpu_m, memory, namesakes[0].devices),
         group=merged,
         request=requests.pop() if len(requests) == 1 else None,
-        what="; ".join(entry.what for entry in namesakes),
+        description="; ".join(entry.description for entry in namesakes),
         parts=len(namesakes),
     )
 

@@ -45,7 +45,7 @@ class NodeGroup:
     def gpus(self) -> int:
         return sum(self.devices.values())
 
-    def only(self, chosen: Callable[[Node], bool]) -> NodeGroup:
+    def subset(self, chosen: Callable[[Node], bool]) -> NodeGroup:
         """The same group with some of its nodes."""
         pairs = [
             (node, sized)

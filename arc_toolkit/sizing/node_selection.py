@@ -22,7 +22,7 @@ from arc_toolkit.kube.taints import Toleration
 from arc_toolkit.sizing import vm_sizes
 from arc_toolkit.sizing.fits import Candidate
 from arc_toolkit.sizing.node_group import NodeGroup
-from arc_toolkit.sizing.occupants import Occupant, by_node, profile
+from arc_toolkit.sizing.occupants import Occupant, occupants_by_node, profile
 from arc_toolkit.sizing.reservations import Version
 from arc_toolkit.sizing.schedulable import (
     Assumptions,
@@ -47,7 +47,7 @@ class Selection:
 
     groups: list[NodeGroup]
     assumptions: Assumptions
-    where: str = ""
+    place: str = ""
     nodes: list[Node] = field(default_factory=list)
     unusable: list[UnusableNode] = field(default_factory=list)
     candidates: list[Candidate] = field(default_factory=list)
@@ -57,9 +57,9 @@ class Selection:
     def require_groups(self) -> None:
         """An ArcError if there is nothing to size for."""
         if not self.groups:
-            why = f": {self.unusable[0].node.name}: {self.unusable[0]}" if self.unusable else ""
+            reason = f": {self.unusable[0].node.name}: {self.unusable[0]}" if self.unusable else ""
             raise ArcError(
-                f"{self.where}: none of {len(self.nodes)} nodes can run AzureML jobs{why}"
+                f"{self.place}: none of {len(self.nodes)} nodes can run AzureML jobs{reason}"
             )
 
 
@@ -73,7 +73,7 @@ class DaemonSets:
     def __str__(self) -> str:
         return " + ".join(self.names)
 
-    def on(self, version: Version) -> list[Occupant]:
+    def occupants_for(self, version: Version) -> list[Occupant]:
         """What they ask for on a Kubernetes version."""
         parts = (
             self.files[name] if name in self.files else profile(name, version)
@@ -91,7 +91,7 @@ def select_sizes(
 ) -> Selection:
     """A group for each VM size; `network_plugin` names where maxPods comes from, for the note."""
     sizes = _sizes(names)
-    pods = daemonsets.on(assumptions.version)
+    pods = daemonsets.occupants_for(assumptions.version)
     groups = [group_of_size(size, assumptions, pods) for size in sizes]
     notes = [
         f"assumed: Kubernetes {assumptions.version_text}, maxPods {assumptions.max_pods}"
@@ -119,7 +119,7 @@ def select_nodes(
     """Groups from raw Node and Pod objects, saved or live."""
     tolerated = tuple(tolerations)
     nodes = parse_nodes(node_items)
-    pods = by_node(pod_items) if pod_items is not None else {}
+    pods = occupants_by_node(pod_items) if pod_items is not None else {}
     candidates = size_nodes(
         nodes, pods, assumptions, daemonsets, tolerations=tolerated, architecture=architecture
     )
@@ -185,7 +185,7 @@ def size_nodes(
                     )
     candidates = []
     for node in nodes:
-        extra = daemonsets.on(version_of(node, assumptions))
+        extra = daemonsets.occupants_for(version_of(node, assumptions))
         sized = schedulable_of_node(node, assumptions, [*occupants.get(node.name, ()), *extra])
         reason = refused[node.name]
         if reason is None:

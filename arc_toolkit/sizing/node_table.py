@@ -46,22 +46,24 @@ def make_rows(
     nodes: Sequence[Candidate],
     types: Sequence[InstanceTypeSpec],
     *,
-    by_node: bool,
+    occupants_by_node: bool,
     labels: Sequence[str],
 ) -> list[NodeRow]:
     """One row for each node, or for the nodes of one size, pool and state."""
     groups: dict[tuple[str, ...], list[Candidate]] = {}
     for sized in nodes:
         node = sized.node
-        key = (node.name,) if by_node else (node.size, node.pool, str(sized.unusable or ""))
+        key = (
+            (node.name,) if occupants_by_node else (node.size, node.pool, str(sized.unusable or ""))
+        )
         groups.setdefault(key, []).append(sized)
-    return [_row(group, types, by_node, labels) for group in groups.values()]
+    return [_row(group, types, occupants_by_node, labels) for group in groups.values()]
 
 
 def _row(
     group: Sequence[Candidate],
     types: Sequence[InstanceTypeSpec],
-    by_node: bool,
+    occupants_by_node: bool,
     labels: Sequence[str],
 ) -> NodeRow:
     node, unusable = group[0].node, group[0].unusable
@@ -82,7 +84,7 @@ def _row(
         if fewest and (unusable is None or not unusable.reason.keeps_jobs_off):
             counts.append((kind.name, fewest))
     return NodeRow(
-        name=node.name if by_node else "",
+        name=node.name if occupants_by_node else "",
         size=node.size,
         pool=node.pool,
         nodes=len(group),
@@ -121,8 +123,8 @@ def _some(values: set[str]) -> str:
     return ",".join(names[:3]) + (f",+{len(names) - 3}" if len(names) > 3 else "")
 
 
-def table_text(rows: Sequence[NodeRow], *, by_node: bool, labels: Sequence[str]) -> str:
-    first = ["NODE", "SIZE", "POOL"] if by_node else ["SIZE", "POOL", "NODES"]
+def table_text(rows: Sequence[NodeRow], *, occupants_by_node: bool, labels: Sequence[str]) -> str:
+    first = ["NODE", "SIZE", "POOL"] if occupants_by_node else ["SIZE", "POOL", "NODES"]
     amounts = ["CAPACITY", "ALLOCATABLE", "DAEMONSETS", "RESERVED", "SCHEDULABLE"]
     headers = [
         *first,
@@ -133,7 +135,11 @@ def table_text(rows: Sequence[NodeRow], *, by_node: bool, labels: Sequence[str])
     ]
     lines = []
     for row in rows:
-        names = [row.name, row.size, row.pool] if by_node else [row.size, row.pool, str(row.nodes)]
+        names = (
+            [row.name, row.size, row.pool]
+            if occupants_by_node
+            else [row.size, row.pool, str(row.nodes)]
+        )
         types = ", ".join(f"{name} x{count}" for name, count in row.types)
         lines.append(
             [

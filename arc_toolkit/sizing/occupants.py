@@ -88,7 +88,7 @@ def profile(name: str, version: Version) -> list[Occupant]:
     ]
 
 
-def from_document(data: Any, place: str) -> list[Occupant]:
+def read_occupants(data: Any, place: str) -> list[Occupant]:
     """A file of one's own: a list of `{name, cpu, memory}`."""
     if not isinstance(data, list) or not all(
         isinstance(row, dict) and "name" in row for row in data
@@ -115,7 +115,7 @@ def from_document(data: Any, place: str) -> list[Occupant]:
     return rows
 
 
-def by_node(pods: Iterable[Mapping[str, Any]]) -> dict[str, list[Occupant]]:
+def occupants_by_node(pods: Iterable[Mapping[str, Any]]) -> dict[str, list[Occupant]]:
     """The running pods of a cluster (raw objects of a PodList) by their node."""
     occupants: dict[str, list[Occupant]] = {}
     for raw in pods:

@@ -97,7 +97,7 @@ class Reserve:
             raise ArcError(f"--reserve {text}: a reservation cannot be negative")
         return cls(None, amount, is_explicit=True)
 
-    def of(self, capacity_memory: int) -> int:
+    def bytes_of(self, capacity_memory: int) -> int:
         """Bytes, rounded up to Ki."""
         exact = self.amount if self.percent is None else capacity_memory * self.percent / 100
         return -(-exact // KI) * KI
@@ -314,13 +314,13 @@ def _finish(
     for row in permanent:
         if row is not holder:
             fall.take(LineKind.POD, row.name, row.cpu_m, row.memory, "requests", row.source)
-    reserve = reserve_option.of(capacity)
+    reserve = reserve_option.bytes_of(capacity)
     if holder is not None:
         title, rule = f"reservation ({holder.name})", "held by a pod on the node"
         fall.take(LineKind.RESERVE, title, holder.cpu_m, holder.memory, rule, EXTENSION_PAGE)
         if reserve_option.is_explicit and reserve > holder.memory:
-            more, rule = reserve - holder.memory, f"up to --reserve {reserve_option}"
-            fall.take(LineKind.RESERVE, "further reserve", 0, more, rule, OPTION)
+            extra, rule = reserve - holder.memory, f"up to --reserve {reserve_option}"
+            fall.take(LineKind.RESERVE, "further reserve", 0, extra, rule, OPTION)
     elif reserve:
         rule = f"{reserve_option} of capacity" if reserve_option.percent else "given as --reserve"
         fall.take(

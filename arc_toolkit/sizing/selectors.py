@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from arc_toolkit.errors import ArcError
 from arc_toolkit.kube.labels import matches, parse_label
 from arc_toolkit.kube.nodes import POOL_LABELS, SIZE_LABELS, VIRTUAL_LABEL, Node
-from arc_toolkit.kube.taints import AZUREML_TOLERATIONS, SPOT_KEY, Toleration, untolerated
+from arc_toolkit.kube.taints import AZUREML_TOLERATIONS, SPOT_KEY, Toleration, untolerated_taint
 from arc_toolkit.sizing.vm_sizes import find
 
 Selector = tuple[tuple[str, str], ...]
@@ -81,12 +81,12 @@ def unintended_nodes(
         # A pool divides its GPUs in one way: a differing node is about to, or has a broken GPU.
         if (_kind(node) not in kinds or (gpu_parts(node) not in parts and node.pool not in pools))
         and matches(chosen, node.labels)
-        and not untolerated((taint for taint in node.taints if not taint.passes), tolerated)
+        and not untolerated_taint((taint for taint in node.taints if not taint.passes), tolerated)
         and _is_harmful(node, devices, members)
     ]
 
 
-def tightened(
+def tighten(
     selector: Selector, members: Sequence[Node], excluded: Sequence[Node]
 ) -> Selector | None:
     """The selector with the fewest further labels that exclude the other nodes, or None."""

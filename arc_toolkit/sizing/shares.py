@@ -119,7 +119,7 @@ def split(group: NodeGroup, share: Share, *, whole_cores: bool = False) -> Porti
     cpu_m = group.tightest_cpu.cpu_m // n // step * step
     memory = group.tightest_memory.memory // n // MI * MI
     if cpu_m <= 0 or memory <= 0:
-        raise DoesNotFit(f"--share {share}: {group.title}: {too_little(group, n, step)}")
+        raise DoesNotFit(f"--share {share}: {group.title}: {shortage_text(group, n, step)}")
     return portion_of(
         group,
         cpu_m,
@@ -129,7 +129,7 @@ def split(group: NodeGroup, share: Share, *, whole_cores: bool = False) -> Porti
     )
 
 
-def too_little(group: NodeGroup, n: int = 1, step: int = CPU_STEP_M) -> str:
+def shortage_text(group: NodeGroup, n: int = 1, step: int = CPU_STEP_M) -> str:
     """Why nothing is left to share: the rest of each resource, or how much is missing."""
     cpu_m, memory = group.tightest_cpu.cpu_m, group.tightest_memory.memory
     over = shortfall(Amounts(0, 0), Amounts(cpu_m, memory))
@@ -162,7 +162,7 @@ def fit(group: NodeGroup, size: Size) -> Portion:
         leftover = (
             f"schedulable are {cpu_text(cpu_m)} and {memory // MI}Mi"
             if min(offered[:2]) > 0
-            else too_little(group)
+            else shortage_text(group)
         )
         raise DoesNotFit(
             f"{size} does not fit on {group.title}: it is too large by {by}; {leftover}"

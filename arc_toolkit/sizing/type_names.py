@@ -129,12 +129,12 @@ def _names_in_cluster(
     """By id of the type: the name that it has in the cluster, with a suffix or without."""
     names_by_target: dict[Any, list[str]] = {}
     for name, item in present.items():
-        names_by_target.setdefault(made_for(item), []).append(name)
+        names_by_target.setdefault(target_of_type(item), []).append(name)
     names = {}
     for entry in types:
         called = [
             name
-            for name in names_by_target.get(made_for(entry.manifest()), ())
+            for name in names_by_target.get(target_of_type(entry.manifest()), ())
             if name == entry.name or name.startswith(f"{entry.name}-")
         ]
         if called:
@@ -143,7 +143,7 @@ def _names_in_cluster(
     return {key: name for key, name in names.items() if list(names.values()).count(name) == 1}
 
 
-def made_for(item: Mapping[str, Any]) -> tuple[Any, ...]:
+def target_of_type(item: Mapping[str, Any]) -> tuple[Any, ...]:
     """What a job sees of a type: its nodes, its part of them, and its kinds of devices."""
     annotations, selector = item["metadata"].get("annotations") or {}, selector_of(item)
     limits = ((item.get("spec") or {}).get("resources") or {}).get("limits") or {}
@@ -185,7 +185,7 @@ def _suffix_names(namesakes: Sequence[InstanceType], reserved: Collection[str]) 
 
 
 def _describe(entry: InstanceType) -> str:
-    return f"{entry.what} ({entry.cpu}, {entry.memory})"
+    return f"{entry.description} ({entry.cpu}, {entry.memory})"
 
 
 def group_by(

@@ -26,7 +26,7 @@ def explain(entry: InstanceType, style: Style) -> str:
             line.source for node in tightest.values() for line in node.lines if line.source
         )
     )
-    parts = [style(f"{entry.name}: {entry.what}", "bold")]
+    parts = [style(f"{entry.name}: {entry.description}", "bold")]
     for resource, node in tightest.items():
         named = f" on {node.name}, the tightest node" if len(group.nodes) > 1 else ""
         parts.append(
@@ -128,7 +128,7 @@ def type_json(entry: InstanceType) -> dict[str, Any]:
     return {
         "name": entry.name,
         "wanted": str(entry.request or ""),
-        "what": entry.what,
+        "what": entry.description,
         "nodes": group.title,
         "cpu_m": portion.cpu_m,
         "memory_bytes": portion.memory,
@@ -156,7 +156,7 @@ def drift_text(rows: list[Fit], style: Style) -> str:
         return NO_TYPES
     reasons = [reason_text(fit) for fit in rows if fit.reason]
     # Several types may fail on the same node; its waterfall is shown once.
-    tightest = {fit.tightest.name: fit.tightest for fit in rows if fit.drifted and fit.tightest}
+    tightest = {fit.tightest.name: fit.tightest for fit in rows if fit.has_drifted and fit.tightest}
     parts = [
         types_table(rows, style),
         "\n".join(reasons),
@@ -166,7 +166,9 @@ def drift_text(rows: list[Fit], style: Style) -> str:
 
 
 def reason_text(fit: Fit) -> str:
-    return f"{fit.name}: {fit.state}, {fit.reason}" if fit.drifted else f"{fit.name}: {fit.reason}"
+    return (
+        f"{fit.name}: {fit.state}, {fit.reason}" if fit.has_drifted else f"{fit.name}: {fit.reason}"
+    )
 
 
 def types_table(fits: list[Fit], style: Style) -> str:
@@ -174,7 +176,7 @@ def types_table(fits: list[Fit], style: Style) -> str:
     rows = []
     for fit in fits:
         spec = fit.spec
-        color = "red" if fit.drifted else "yellow" if fit.state == "no node" else "green"
+        color = "red" if fit.has_drifted else "yellow" if fit.state == "no node" else "green"
         requests = (
             [cpu_text(spec.cpu_m), memory_text(spec.memory), str(spec.gpus or "")]
             if spec
@@ -204,7 +206,7 @@ def fits_json(command: str, fits: Iterable[Fit]) -> str:
         {
             "name": fit.name,
             "state": fit.state,
-            "drifted": fit.drifted,
+            "drifted": fit.has_drifted,
             "reason": fit.reason,
             "nodes": len(fit.counts),
             "meant": fit.expected_per_node if fit.spec else None,

@@ -20,7 +20,12 @@ from arc_toolkit.azure.session import (
     open_session,
     sign_in,
 )
-from arc_toolkit.azure.workspace_computes import Attachment, attach, attached, list_computes
+from arc_toolkit.azure.workspace_computes import (
+    Attachment,
+    attach,
+    attached_computes,
+    list_computes,
+)
 from arc_toolkit.errors import ArcError
 from tests.azure.arm_server import SECRET, Arm
 from tests.azure.conftest import CLUSTER, WORKSPACE, StaticCredential
@@ -258,9 +263,9 @@ def test_attach_sends_what_its_dry_run_shows(
     assert body["properties"]["properties"] == {"namespace": "team-a"}
     assert body.get("identity") == identity
     assert found["provisioningState"] == "Succeeded"
-    assert [row["name"] for row in attached(list_computes(session, WORKSPACE), CLUSTER)] == [
-        "gpu-pool"
-    ]
+    assert [
+        row["name"] for row in attached_computes(list_computes(session, WORKSPACE), CLUSTER)
+    ] == ["gpu-pool"]
 
 
 def test_a_failed_attach_is_one_sentence(session: Session, arm: Arm) -> None:
@@ -291,7 +296,7 @@ def test_computes_are_read_page_by_page(session: Session, arm: Arm) -> None:
             "properties": {"computeType": "AmlCompute"},
         }
     assert [row["name"] for row in list_computes(session, WORKSPACE)] == ["c0", "c1", "c2"]
-    assert attached(list_computes(session, WORKSPACE), CLUSTER) == []
+    assert attached_computes(list_computes(session, WORKSPACE), CLUSTER) == []
 
 
 def test_a_next_page_on_another_host_is_not_followed(session: Session, arm: Arm) -> None:

@@ -47,7 +47,7 @@ def test_logs_are_found_by_name_at_any_depth_and_all_else_has_a_reason(tmp_path:
     scans, inventory = read(tmp_path)
     assert sorted(scan.nodes[0] for scan in scans) == [NODE_A, NODE_B]
     assert reasons(inventory) == {"model.bin": UNRELATED}
-    assert inventory.seen == 3
+    assert inventory.file_count == 3
 
 
 def test_a_zip_is_read_without_unpacking(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from arc_toolkit.errors import ArcError
 from arc_toolkit.kube.pods import Pod, PodKind
-from arc_toolkit.sizing.occupants import by_node
+from arc_toolkit.sizing.occupants import occupants_by_node
 from tests.sizing.builders import pod
 
 AFFINITY = {
@@ -42,19 +42,21 @@ def test_a_pod_belongs_to_its_owner(metadata: dict[str, Any], kind: PodKind, nam
 def test_a_daemonset_pod_that_waits_for_room_counts_on_the_node_it_is_made_for() -> None:
     waiting = pod("agent", "", "200m", "1Gi", phase="Pending")
     del waiting["spec"]["nodeName"]
-    assert by_node([waiting]) == {}
+    assert occupants_by_node([waiting]) == {}
     waiting["spec"]["affinity"] = AFFINITY
-    assert [(row.name, row.cpu_m) for row in by_node([waiting])["node-1"]] == [("agent", 200)]
+    assert [(row.name, row.cpu_m) for row in occupants_by_node([waiting])["node-1"]] == [
+        ("agent", 200)
+    ]
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_a_finished_pod_takes_nothing(phase: str) -> None:
-    assert by_node([pod("done", "n", phase=phase)]) == {}
+    assert occupants_by_node([pod("done", "n", phase=phase)]) == {}
 
 
 @pytest.mark.parametrize("part", ["metadata", "spec", "status"])
 def test_a_pod_of_another_shape_is_refused_and_not_skipped(part: str) -> None:
     item = {**pod("p", "n"), part: ["x"]}
     with pytest.raises(ArcError, match="not shaped like a Pod object"):
-        by_node([item])
+        occupants_by_node([item])
     assert Pod(item).labels == {}  # without `parse` it counts as empty

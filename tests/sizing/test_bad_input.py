@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from arc_toolkit.errors import ArcError
 from arc_toolkit.kube.nodes import parse_node
-from arc_toolkit.sizing.occupants import by_node
+from arc_toolkit.sizing.occupants import occupants_by_node
 from tests.sizing.builders import as_list, node
 from tests.support import Result
 
@@ -156,7 +156,7 @@ def test_any_json_is_a_node_perhaps_with_a_defect(item: dict[str, Any]) -> None:
 @given(st.dictionaries(st.sampled_from(["metadata", "spec", "status"]), json_values))
 def test_any_json_is_a_pod_or_one_sentence(item: dict[str, Any]) -> None:
     with suppress(ArcError):
-        by_node([item])
+        occupants_by_node([item])
 
 
 def test_an_output_folder_that_cannot_be_written_leaves_nothing(arc: Arc, tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ def test_gpus_that_a_daemonset_takes_are_not_offered() -> None:
     taker = pod("dcgm", "n")
     taker["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"] = "1"
     schedulable = schedulable_of_node(
-        parse_node(node("n", gpus=4)), Assumptions(), occupants.by_node([taker])["n"]
+        parse_node(node("n", gpus=4)), Assumptions(), occupants.occupants_by_node([taker])["n"]
     )
     assert schedulable.gpus == 3
 
@@ -140,14 +140,14 @@ def test_gpus_that_a_daemonset_takes_are_not_offered() -> None:
 def test_pods_without_requests_defeat_nothing() -> None:
     idle = pod("idle", "n", "0", "0", owner="ReplicaSet")
     schedulable = schedulable_of_node(
-        parse_node(node("n")), Assumptions(), occupants.by_node([idle])["n"]
+        parse_node(node("n")), Assumptions(), occupants.occupants_by_node([idle])["n"]
     )
     assert schedulable.other_pods == ()
 
 
 def test_the_extension_may_run_in_another_namespace() -> None:
     held = pod("memory-reserve", "n", "0", f"{263900000 // 20}Ki", namespace="aml-ext")
-    sitting = occupants.by_node([held])["n"]
+    sitting = occupants.occupants_by_node([held])["n"]
     real = parse_node(node("n"))
     named = schedulable_of_node(real, Assumptions(extension_namespace="aml-ext"), sitting)
     assert named.memory == schedulable_of_node(real, Assumptions(), []).memory
@@ -155,7 +155,7 @@ def test_the_extension_may_run_in_another_namespace() -> None:
 
 def test_the_reservation_is_counted_once_where_a_pod_already_holds_it() -> None:
     held = pod("memory-reserve", "n", "0", f"{263900000 // 20}Ki", namespace="azureml")
-    sitting = occupants.by_node([held])["n"]
+    sitting = occupants.occupants_by_node([held])["n"]
     with_pod = schedulable_of_node(parse_node(node("n")), Assumptions(), sitting)
     without = schedulable_of_node(parse_node(node("n")), Assumptions(), [])
     assert with_pod.memory == without.memory
@@ -164,7 +164,7 @@ def test_the_reservation_is_counted_once_where_a_pod_already_holds_it() -> None:
 
 def test_a_larger_reserve_that_was_asked_for_comes_on_top_of_the_pod() -> None:
     held = pod("memory-reserve", "n", "0", f"{263900000 // 20}Ki", namespace="azureml")
-    sitting = occupants.by_node([held])["n"]
+    sitting = occupants.occupants_by_node([held])["n"]
     asked = Assumptions(reserve=Reserve.parse("10%"))
     schedulable = schedulable_of_node(parse_node(node("n")), asked, sitting)
     assert schedulable.memory == (261493600 - 26390000) * KI
@@ -178,7 +178,7 @@ def test_only_daemonset_and_static_pods_count_and_deployments_are_named() -> Non
         pod("train", "n", "30", "100Gi", owner="Job", labels={"ml.azure.com/run-id": "x"}),
         pod("done", "n", "10", "10Gi", phase="Succeeded"),
     ]
-    sitting = occupants.by_node(pods)["n"]
+    sitting = occupants.occupants_by_node(pods)["n"]
     schedulable = schedulable_of_node(parse_node(node("n")), Assumptions(), sitting)
     assert schedulable.cpu_m == 63260 - 150
     assert [occupant.name for occupant in schedulable.other_pods] == ["azureml-fe-v2-x1"]

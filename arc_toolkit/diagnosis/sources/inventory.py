@@ -21,7 +21,7 @@ from arc_toolkit.diagnosis.model import LOG_NAME, LogFile, SkippedFile
 from arc_toolkit.diagnosis.scan import ARCHIVE
 from arc_toolkit.diagnosis.sources.container_insights import is_export
 from arc_toolkit.diagnosis.sources.zips import ARCHIVES, add_zip, clean
-from arc_toolkit.diagnosis.unpack import READ_ERRORS, BoundedStream, error_reason, unpacked
+from arc_toolkit.diagnosis.unpack import READ_ERRORS, BoundedStream, error_reason, unpack_stream
 from arc_toolkit.errors import ArcError
 from arc_toolkit.output.redaction import show_source
 
@@ -62,7 +62,7 @@ class Inventory:
     side_logs: list[LogFile] = field(default_factory=list)
     skipped: list[SkippedFile] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
-    seen: int = 0
+    file_count: int = 0
 
     def skip(self, path: str, reason: str) -> None:
         self.counts[reason] = self.counts.get(reason, 0) + 1
@@ -102,7 +102,7 @@ def _is_insights(name: str, log: LogFile) -> bool:
 def add_remote(logs: Iterable[LogFile], inventory: Inventory) -> None:
     """Add the files of a blob container or a workspace."""
     for log in logs:
-        inventory.seen += 1
+        inventory.file_count += 1
         if not inventory.offer(log.path.rsplit("/", 1)[-1], log, remote=True):
             inventory.skip_unrelated(log.path)
 
@@ -110,7 +110,7 @@ def add_remote(logs: Iterable[LogFile], inventory: Inventory) -> None:
 def add(source: str, inventory: Inventory) -> None:
     """Add one SOURCE of the command line. A source that does not exist is an error."""
     if source == "-":
-        inventory.seen += 1
+        inventory.file_count += 1
         return _add_stream("stdin", sys.stdin.buffer, inventory)
     if os.path.isdir(source):
         return _add_folder(source, inventory)
@@ -134,7 +134,7 @@ def add(source: str, inventory: Inventory) -> None:
 
 def _add_named_file(path: str, inventory: Inventory) -> None:
     """A file passed by name is read whatever its name is; its first bytes decide how."""
-    inventory.seen += 1
+    inventory.file_count += 1
     try:
         with open(path, "rb", buffering=0) as stream:
             regular = stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
@@ -193,10 +193,10 @@ def _walk(root: str, real: str, walked: set[str], links: list[str], inventory: I
                     if entry.is_dir(follow_symlinks=False):
                         stack.append((entry.path, f"{true}/{name}"))
                         continue
-                    inventory.seen += 1
+                    inventory.file_count += 1
                     if not entry.is_file():
                         if entry.is_dir():
-                            inventory.seen -= 1
+                            inventory.file_count -= 1
                             links.append(entry.path)
                         else:
                             skip(
@@ -232,7 +232,7 @@ def _add_pipe(path: str, inventory: Inventory) -> None:
 
 def _add_stream(name: str, stream: BinaryIO, inventory: Inventory) -> None:
     """A stream that cannot be read twice: its first bytes, unpacked, decide what it is."""
-    reader = unpacked(stream)
+    reader = unpack_stream(stream)
     head = _peek(reader)
     if head.startswith(b"PK\x03\x04"):
         raise ArcError(f"a zip cannot be read from {name}: save it and pass its path")
@@ -243,7 +243,7 @@ def _add_stream(name: str, stream: BinaryIO, inventory: Inventory) -> None:
 def _peek(stream: BinaryIO) -> bytes:
     """The first bytes, unpacked."""
     try:
-        return unpacked(stream).peek(HEAD_BYTES)[:HEAD_BYTES]
+        return unpack_stream(stream).peek(HEAD_BYTES)[:HEAD_BYTES]
     except READ_ERRORS:  # reported when the data is read
         return b""
 

@@ -65,7 +65,7 @@ def add_zip(path: str, inventory: Inventory) -> None:
         elif total > most:  # more than all members together can have, unless they share their data
             problem = "zip member that overlaps others"
         if problem:
-            inventory.seen += 1
+            inventory.file_count += 1
             inventory.skip(f"{label}/{clean(name)}", problem)
         else:
             _offer(f"{label}/{clean(name)}", name, partial(open_member, path, index), inventory)
@@ -73,7 +73,7 @@ def add_zip(path: str, inventory: Inventory) -> None:
 
 
 def _offer(label: str, name: str, opener: Callable[[], BinaryIO], inventory: Inventory) -> None:
-    inventory.seen += 1
+    inventory.file_count += 1
     parts = name.replace("\\", "/").split("/")
     label = label.replace("\\", "/")
     if not parts[0] or ".." in parts or parts[0].endswith(":"):
