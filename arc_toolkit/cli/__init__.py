@@ -1,1 +1,1 @@
-"""The command line: `main` parses and dispatches; each command is a module with `configure` and `run`."""
+"""The command line: `main` parses and dispatches; each command is a module."""

@@ -14,7 +14,7 @@ EPILOG = """\
 examples:
   arc-toolkit check .
   arc-toolkit check . --only no-retry-on-spot
-  arc-toolkit check pipelines/ components/ --instance-types instance_types/ --format sarif > findings.sarif
+  arc-toolkit check components/ --instance-types instance_types/ --format sarif > findings.sarif
   printf 'command: python t.py\\nenvironment: e\\ncompute: azureml:aks\\n' | arc-toolkit check -
 
 exit codes: 0 nothing but notes, 1 an error or a warning, 2 a path that cannot be used

@@ -26,7 +26,7 @@ examples:
   arc-toolkit checkpoints prune outputs/checkpoints --keep 3 --yes
   python train.py --resume "$(arc-toolkit checkpoints resume outputs/checkpoints)"
 
-exit codes: 0 done, 1 something is damaged, or there is nothing to resume from, 2 a folder that cannot be used
+exit codes: 0 done, 1 damaged, or nothing to resume from, 2 a folder that cannot be used
 """
 ACTIONS = {
     "list": "list the checkpoints, without reading their files",
@@ -195,7 +195,7 @@ def _show(
 
 
 def _shown(place: object) -> str:
-    """On one line, without what may be secret in a URL. Only `resume` prints a path as it is, for scripts."""
+    """On one line, without secrets of a URL. Only `resume` prints a path as it is, for scripts."""
     return printable(show_source(str(place)))
 
 

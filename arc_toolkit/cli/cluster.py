@@ -1,6 +1,7 @@
-"""`cluster`: look at a cluster and set it up. Only dispatches; each subcommand is a module `cluster_<name>.py`.
+"""`cluster`: look at a cluster and set it up.
 
-A subcommand's module has `configure(parser)` and `run(args, console)`, and is imported when it is chosen.
+Each subcommand is a module `cluster_<name>.py` with `configure(parser)` and `run(args, console)`,
+imported when it is chosen.
 """
 
 from __future__ import annotations
@@ -42,12 +43,14 @@ SUBCOMMANDS = {
     "attach": (
         "cluster_attach",
         "attach the cluster to an AzureML workspace as a compute",
-        "arc-toolkit cluster attach gpu-pool --cluster my-aks --resource-group my-rg --workspace my-ws",
+        "arc-toolkit cluster attach gpu-pool --cluster my-aks --resource-group my-rg --workspace "
+        "my-ws",
     ),
     "spot-pool": (
         "cluster_spot_pool",
         "add a spot node pool, or print it for az, ARM, Bicep or Terraform",
-        "arc-toolkit cluster spot-pool spot --size D64s_v5 --cluster my-aks --resource-group my-rg --dry-run",
+        "arc-toolkit cluster spot-pool spot --size D64s_v5 --cluster my-aks --resource-group my-rg "
+        "--dry-run",
     ),
     "scheduler-config": (
         "cluster_scheduler_config",

@@ -57,15 +57,14 @@ def run(args: argparse.Namespace, console: Console) -> int:
         )
     operations.cluster_resource(session, cluster)
     if operations.find(session, cluster) is None:
-        console.warn(
-            f"the AzureML extension is not installed on {cluster.name}: Azure will probably refuse this"
-        )
+        console.warn(f"{cluster.name} has no AzureML extension: Azure will probably refuse this")
     verb = "change the compute" if same_name else "attach"
     who = "no identity"
     if attachment.system_identity:
         who = "a system assigned identity"
     elif attachment.user_identities:
-        who = f"the identity {', '.join(text.rsplit('/', 1)[1] for text in attachment.user_identities)}"
+        names = (text.rsplit("/", 1)[1] for text in attachment.user_identities)
+        who = f"the identity {', '.join(names)}"
     console.note(
         f"{verb} {args.name}: cluster {cluster.name} in the workspace {workspace.name}, "
         f"namespace {args.namespace}, {who}"

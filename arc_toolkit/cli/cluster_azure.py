@@ -1,4 +1,4 @@
-"""What the subcommands that talk to Azure share: options, the session, asking, and sending or showing a request."""
+"""What the subcommands that talk to Azure share: options, the session, and sending a request."""
 
 from __future__ import annotations
 
@@ -57,8 +57,10 @@ def add_scope_options(parser: argparse.ArgumentParser, *, workspace: bool) -> No
 
 def resolver(args: argparse.Namespace) -> Resolver:
     """Finds subscription, group, cluster and workspace from the options and all else."""
-    names = {what: source.option[2:].replace("-", "_") for what, source in SOURCES.items()}
-    return Resolver({what: getattr(args, name, None) for what, name in names.items()})
+    values = {}
+    for setting, source in SOURCES.items():
+        values[setting] = getattr(args, source.option[2:].replace("-", "_"), None)
+    return Resolver(values)
 
 
 def session(resolver: Resolver, console: Console) -> Session:
@@ -74,7 +76,7 @@ def session(resolver: Resolver, console: Console) -> Session:
 def send(
     args: argparse.Namespace, call: Callable[[], _T], look: str, console: Console
 ) -> _T | None:
-    """Ask, send and wait. None if the answer was no, or if a dry run printed the request instead."""
+    """Ask, send and wait. None if the answer was no, or if a dry run printed the request."""
     if not args.dry_run:
         if not args.yes and not console.ask("send it?"):
             console.note("nothing was changed")

@@ -31,7 +31,7 @@ ACTIONS = {
     ),
 }
 
-# Settings whose change touches jobs that run now; `az k8s-extension update` asks about the same ones.
+# Settings whose change affects running jobs; `az k8s-extension update` asks about the same ones.
 _TOUCHES_JOBS = (extension.NODE_SELECTOR, extension.TRAINING, "installNvidiaDevicePlugin")
 
 
@@ -75,7 +75,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         add_common_options(sub)
         sub.epilog = (
             f"{cluster_azure.where_text(workspace=False)}example:\n"
-            f"  arc-toolkit cluster extension {action} --cluster my-aks --resource-group my-rg{extra}"
+            f"  arc-toolkit cluster extension {action} --cluster my-aks --resource-group "
+            f"my-rg{extra}"
         )
 
 
@@ -166,5 +167,6 @@ def _show_plan(plan: extension.ExtensionPlan, console: Console, *, updating: boo
         console.note(printable(f"  {change}"))
     if updating and any(change.key.startswith(_TOUCHES_JOBS) for change in plan.changes):
         console.warn(
-            "this touches jobs that run now; an update can change or add a node selector but not remove one"
+            "this affects running jobs; an update can change or add a node selector but not remove "
+            "one"
         )

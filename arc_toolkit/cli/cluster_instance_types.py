@@ -1,4 +1,4 @@
-"""`cluster instance-types`: the InstanceTypes of a cluster, and on how many of its nodes each fits."""
+"""`cluster instance-types`: the InstanceTypes of a cluster, and how many nodes each fits on."""
 
 from __future__ import annotations
 

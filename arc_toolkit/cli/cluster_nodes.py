@@ -1,4 +1,4 @@
-"""`cluster nodes`: what the nodes of a cluster have, keep and can give to jobs, and which types fit on them."""
+"""`cluster nodes`: what the nodes of a cluster have, keep and can give, and which types fit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 EPILOG = """\
 examples:
   arc-toolkit cluster nodes
-  arc-toolkit cluster nodes --by node --label kubernetes.azure.com/scalesetpriority --sort schedulable
+  arc-toolkit cluster nodes --by node --label kubernetes.azure.com/scalesetpriority --sort cpu
 """
 OPTIONS = """
   --by {group,node} [group]    one row per group or node

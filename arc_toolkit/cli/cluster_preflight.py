@@ -1,4 +1,4 @@
-"""`cluster preflight`: what AzureML needs on this cluster, what is missing, and the command that fixes it."""
+"""`cluster preflight`: what AzureML needs on this cluster, what is missing, and how to fix it."""
 
 from __future__ import annotations
 

@@ -12,7 +12,8 @@ from arc_toolkit.errors import OK
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "Prints a ConfigMap; nothing is changed. The extension uses it after\n"
-        f"  arc-toolkit cluster extension update --set {scheduler_config.SETTING}={scheduler_config.NAME}\n\n"
+        "  arc-toolkit cluster extension update --set "
+        f"{scheduler_config.SETTING}={scheduler_config.NAME}\n\n"
         "example:\n  arc-toolkit cluster scheduler-config | kubectl apply --filename -"
     )
 

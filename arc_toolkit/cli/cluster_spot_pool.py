@@ -1,11 +1,10 @@
-"""`cluster spot-pool`: add a spot node pool to an AKS cluster, or print the equivalent for other tools."""
+"""`cluster spot-pool`: add a spot node pool to an AKS cluster, or print it for other tools."""
 
 from __future__ import annotations
 
 import argparse
 
 from arc_toolkit.azure import operations
-from arc_toolkit.azure.operations import add_pool
 from arc_toolkit.azure.scope import Cluster
 from arc_toolkit.azure.spot_pool import (
     check_cluster,
@@ -36,8 +35,10 @@ the pool:
 """
 EXAMPLES = """\
 examples:
-  arc-toolkit cluster spot-pool spot --size D64s_v5 --cluster my-aks --resource-group my-rg --dry-run
-  arc-toolkit cluster spot-pool spot --size D64s_v5 --cluster my-aks --resource-group my-rg --format bicep
+  arc-toolkit cluster spot-pool spot --size D64s_v5 --cluster my-aks --resource-group my-rg \\
+    --dry-run
+  arc-toolkit cluster spot-pool spot --size D64s_v5 --cluster my-aks --resource-group my-rg \\
+    --format bicep
 """
 
 
@@ -83,7 +84,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     console.note("priority, eviction policy and price cannot be changed later")
     done = cluster_azure.send(
         args,
-        lambda: add_pool(
+        lambda: operations.add_pool(
             session, cluster, pool.name, pool_body(pool), console.progress, dry_run=args.dry_run
         ),
         f"az aks nodepool show --cluster-name {cluster.name} --name {pool.name}",
@@ -92,6 +93,6 @@ def run(args: argparse.Namespace, console: Console) -> int:
     if done is not None:
         console.out(f"added the spot pool {pool.name} to {cluster.name}")
         console.note(
-            "AzureML jobs do not tolerate its taint by themselves: see `arc-toolkit cluster preflight`"
+            "AzureML jobs do not tolerate its taint by default: see `arc-toolkit cluster preflight`"
         )
     return OK

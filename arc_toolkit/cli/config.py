@@ -1,8 +1,8 @@
-"""Defaults for options from `arc-toolkit.toml`, or `[tool.arc-toolkit]` in pyproject.toml; docs/configuration.md.
+"""Defaults for options from `arc-toolkit.toml`, or from `[tool.arc-toolkit]` in pyproject.toml.
 
     [patch]                           # a command; its keys are the long options without the dashes
     instance-type = "32cpu128g"
-    [patch.folders."training/gpu"]    # for files below this folder, which is relative to the configuration file
+    [patch.folders."training/gpu"]    # for files below this folder, relative to this file
     instance-type = "gpu-half"
     skip = ["unused-component"]       # in `check` and `patch`: rules
     [cluster.preflight]               # a subcommand
@@ -44,7 +44,7 @@ class Config:
 
 
 def find(start: str) -> str | None:
-    """The configuration file of a folder: there or in a folder above, up to the top of the repository."""
+    """The configuration file of a folder: in it or above, up to the top of the repository."""
     folder = os.path.abspath(start)
     while True:
         for name in (FILE, PYPROJECT):

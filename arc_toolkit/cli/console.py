@@ -26,7 +26,7 @@ _CODES = {
 
 
 def wants_color(choice: str, stream: TextIO) -> bool:
-    """`--color always|never` win; `auto` means a terminal, unless NO_COLOR is set or TERM is dumb."""
+    """`always` and `never` win; `auto` is a terminal, unless NO_COLOR is set or TERM is dumb."""
     if choice != "auto":
         return choice == "always"
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
@@ -52,7 +52,7 @@ class Console:
     _progress_shown: bool = field(default=False, repr=False)
 
     def out(self, text: str, end: str = "\n") -> None:
-        """A result, on standard output; characters that its encoding lacks become question marks."""
+        """A result, on standard output; characters that it cannot encode become question marks."""
         self.clear_progress()
         try:
             sys.stdout.write(text + end)
@@ -61,7 +61,7 @@ class Console:
             sys.stdout.write((text + end).encode(encoding, "replace").decode(encoding))
 
     def out_bytes(self, data: bytes) -> None:
-        """The bytes of a file on standard output; as text where it takes only that, as in Jupyter."""
+        """The bytes of a file on standard output; as text if it takes nothing else (Jupyter)."""
         self.clear_progress()
         sys.stdout.flush()
         buffer = getattr(sys.stdout, "buffer", None)
@@ -102,7 +102,7 @@ class Console:
         return not self.quiet and sys.stderr.isatty()
 
     def progress(self, text: str) -> None:
-        """A line that overwrites itself, on a terminal, once the run has taken longer than a second."""
+        """A line that overwrites itself, on a terminal, after the first second of a run."""
         now = time.monotonic()
         if now - self._started < 1 or now - self._last_progress < 0.1:
             return
@@ -123,7 +123,7 @@ class Console:
         """Whether to go on. Without a terminal nobody can answer, so that is refused."""
         if not sys.stdin.isatty():
             raise ArcError(
-                "this asks before it changes anything, and there is no terminal: add --yes (or --dry-run to look)"
+                "there is no terminal to ask for confirmation: add --yes (or --dry-run to look)"
             )
         self.clear_progress()
         sys.stderr.write(f"{question} [y/N] ")

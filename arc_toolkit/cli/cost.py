@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 EPILOG = """\
 examples:
   arc-toolkit cost --sku Standard_NC24ads_A100_v4 --nodes 8 --hours 40 --eviction-rate 5%
-  arc-toolkit cost --sku Standard_D64s_v5 --hours 12 --eviction-rate 5-10% --no-notice --save 60s --explain
+  arc-toolkit cost --sku Standard_D64s_v5 --hours 12 --eviction-rate 5-10% --no-notice --explain
   arc-toolkit cost --sku Standard_NC24ads_A100_v4 --hours 40 --missing 30%:2h --deadline 60h
   arc-toolkit cost --sku Standard_D64s_v5 --share half --nodes 3 --hours 8
   arc-toolkit cost --sku Standard_NC24ads_A100_v4 --hours 40 --format html -o cost.html
@@ -169,7 +169,7 @@ def job_of(args: argparse.Namespace, nodes: int) -> tuple[TrainingJob, list[str]
 def rate_of(
     args: argparse.Namespace, size: str, console: Console
 ) -> tuple[EvictionRate, VmPrice | None]:
-    """The eviction rate from the one source that was named, and Azure's spot price if it was asked."""
+    """The eviction rate from the one source that was named, and Azure's spot price, if any."""
     from arc_toolkit.checkpoints.interval import EVICTIONS_PER_HOUR
     from arc_toolkit.cost.eviction_rates import EvictionRate, parse_rate
 
@@ -192,7 +192,7 @@ def rate_of(
 
 
 def history_rate(path: str, pool: str | None) -> EvictionRate:
-    """Measured on one's own cluster: the recording belongs to `diagnose`, what follows from it to `cost`."""
+    """Measured in a recording of `diagnose`."""
     import time
 
     from arc_toolkit.cost.eviction_rates import measured_rate, node_lives

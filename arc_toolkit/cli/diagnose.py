@@ -25,7 +25,7 @@ EPILOG = """\
 examples:
   az ml job download --name brave_cat --all --download-path logs/brave_cat
   arc-toolkit diagnose logs/
-  arc-toolkit diagnose logs/ --pods pods.json --nodes nodes.json --events events.json --job brave_cat
+  arc-toolkit diagnose logs/ --pods pods.json --events events.json --job brave_cat
   printf "++ echo 'Run on node: aks-gpu-12345678-vmss000046'\\n" | arc-toolkit diagnose -
 """
 
@@ -84,7 +84,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     begin = time.perf_counter()
     with collector_paused():  # 4 to 9 % of the CPU with 10,000 logs
         report = _report(args, console)
-    gc.freeze()  # the report lives to the end: the collector that runs at exit would take 7 µs per log
+    gc.freeze()  # the report lives to the end: collecting it at exit would take 7 µs per log
     report.stats.seconds = time.perf_counter() - begin
     if args.job:
         report = reports.report_of_job(report, args.job)
@@ -153,7 +153,8 @@ def _workers(args: argparse.Namespace, console: Console, inventory: Inventory) -
     if not ray_workers.pays(logs, blobs):
         if every := logs + len(inventory.streams) + len(inventory.side_logs):
             console.note(
-                f"{every} logs are read here: one process is faster than Ray with up to {ray_workers.LOCAL_FROM} "
+                f"{every} logs are read here: one process is faster than Ray with up to "
+                f"{ray_workers.LOCAL_FROM} "
                 f"logs in folders and {ray_workers.BLOBS_FROM} in Blob storage"
             )
         return None

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 EPILOG = """\
 examples:
   arc-toolkit elastic -f train.py -m 4                                    # a Ray on this machine
-  arc-toolkit elastic -f train.py -u ray://head:10001 -m 16 --checkpoints az://container/run -- --epochs 10
+  arc-toolkit elastic -f train.py -u ray://head:10001 -m 16 --checkpoints az://data/run -- --epochs 10
   arc-toolkit elastic -u ray://head:10001 --attach brave-fig              # look at a run again
   arc-toolkit elastic -u ray://head:10001 --stop brave-fig                # end it after a save
 
-exit codes: that of the script; 143 stopped after a save; 2 it cannot be started; --stop: 0 it has ended
+exit codes: that of the script; 143 stopped after a save; 2 it cannot start; --stop: 0 it has ended
 """
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)  # also of folders
 
@@ -215,7 +215,7 @@ def _show(status: dict[str, Any], args: argparse.Namespace, console: Console) ->
 
     if "silent" in status:
         console.note(
-            f"the controller has not answered for {status['silent']:.0f} s; Ray may be starting it again"
+            f"no answer of the controller for {status['silent']:.0f} s; Ray may be restarting it"
         )
         return
     for rank, text in status["output"]:

@@ -11,7 +11,7 @@ from arc_toolkit.errors import OK
 EPILOG = """\
 examples:
   arc-toolkit gen-compute --low-priority --name low-pri --size Standard_DS3_v2 --max 2 -o lp.yml
-  arc-toolkit gen-compute --low-priority --name low-pri --size Standard_NC24ads_A100_v4 --format python
+  arc-toolkit gen-compute --low-priority --name low-pri --size Standard_DS3_v2 --format python
 
 then: az ml compute create --file lp.yml
 """

@@ -41,8 +41,8 @@ result:
   --format {{yaml,list,json,table}} [yaml]    output format
   -o, --output DIR|FILE [-]     a folder gets one file per type; a name that ends in .yaml or .json
                         gets all (default: standard output)
-  --spot-namespace NAME     for spot nodes: also write the compute's namespace with the annotation that
-                        lets its pods onto them
+  --spot-namespace NAME     for spot nodes: also write the compute's namespace with the annotation
+                        that lets its pods onto them
   --explain             show the waterfall from nominal to share
   --check DIR ?         exit 1 with a diff if DIR is not what would be written; without DIR and with
                         --from-cluster: if a type in the cluster no longer fits
@@ -76,7 +76,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     )
     if selection is None:
         raise ArcError(
-            "say which nodes: --sku NAME, --nodes FILE (`kubectl get nodes -o json`) or --from-cluster"
+            "no nodes: use --sku NAME, --nodes FILE (`kubectl get nodes -o json`) or --from-cluster"
         )
     requests: list[Share | Size] = [Share.parse(text) for text in args.share]
     requests += [Size.parse(text) for text in args.size]
@@ -125,16 +125,14 @@ def run(args: argparse.Namespace, console: Console) -> int:
 
 
 def spot_namespace(args: argparse.Namespace) -> str:
-    """The manifest of `--spot-namespace`, empty without it; spot nodes are then tolerated, and types made for them."""
+    """The manifest of `--spot-namespace`, with which spot nodes are tolerated; else empty."""
     if args.spot_namespace is None:
         return ""
     from arc_toolkit.edit.yaml.writer import file_text
     from arc_toolkit.kube.taints import SPOT_TAINT, namespace_manifest
 
     if args.format != "yaml":
-        raise ArcError(
-            f"--spot-namespace writes a manifest beside the types: use --format yaml, not {args.format}"
-        )
+        raise ArcError(f"--spot-namespace writes a manifest: use --format yaml, not {args.format}")
     args.tolerate = [*args.tolerate, str(SPOT_TAINT)]
     return file_text(namespace_manifest(args.spot_namespace))
 
@@ -144,7 +142,8 @@ def report(selection: Selection, refused: list[str], console: Console) -> None:
     for group in selection.groups:
         cpu, memory = group.tightest_cpu, group.tightest_memory
         console.detail(
-            f"{group.title}: schedulable {cpu.cpu_m}m ({cpu.name}), {memory.memory // MI}Mi ({memory.name})"
+            f"{group.title}: schedulable {cpu.cpu_m}m ({cpu.name}), {memory.memory // MI}Mi "
+            f"({memory.name})"
         )
     node_options.say(selection, console)
     for reason in refused:

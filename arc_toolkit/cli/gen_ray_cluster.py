@@ -1,4 +1,4 @@
-"""`gen-ray-cluster`: a Ray cluster with an on-demand head and spot workers, for `ray up` or KubeRay."""
+"""`gen-ray-cluster`: a Ray cluster with an on-demand head and spot workers, also for KubeRay."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ if TYPE_CHECKING:
 
 EPILOG = """\
 examples:
-  arc-toolkit gen-ray-cluster --cloud azure --name train --size Standard_D16s_v5 --region westeurope --max 8 -o ray.yaml
-  arc-toolkit gen-ray-cluster --cloud aws --name train --size m5.4xlarge --region us-east-1 --max 8 \\
-    --share fs-01234567.efs.us-east-1.amazonaws.com:/ -o ray.yaml
-  arc-toolkit gen-ray-cluster --cloud kubernetes --name train --cpus 8 --memory 32Gi --max 8 | kubectl apply -f -
+  arc-toolkit gen-ray-cluster --cloud azure --name train --size Standard_D16s_v5 --region westeurope \\
+    --max 8 -o ray.yaml
+  arc-toolkit gen-ray-cluster --cloud aws --name train --size m5.4xlarge --region us-east-1 \\
+    --max 8 --share fs-01234567.efs.us-east-1.amazonaws.com:/ -o ray.yaml
+  arc-toolkit gen-ray-cluster --cloud kubernetes --name train --cpus 8 --memory 32Gi --max 8 |
+    kubectl apply -f -
 
-then: ray up ray.yaml; ray attach ray.yaml -p 10001; arc-toolkit elastic -f train.py -u ray://127.0.0.1:10001 -m 8
+then: ray up ray.yaml; ray attach ray.yaml -p 10001
+  arc-toolkit elastic -f train.py -u ray://127.0.0.1:10001 -m 8
 """
 RAY = "2.60.0"  # if none is installed here
 
@@ -44,7 +47,7 @@ resources of a worker (kubernetes, gcp, aws):
   --cpus N              number of CPUs (not for aws)
   --gpus N              number of GPUs; the image then has CUDA
   --memory QUANTITY []  kubernetes: such as 32Gi
-  --nodes {{aks,aks-nap,eks,gke}}    kubernetes: whose labels and taints spot nodes have (default: aks)
+  --nodes {{aks,aks-nap,eks,gke}}    kubernetes: labels and taints of spot nodes (default: aks)
 every node:
   --share EXPORT []     mounted at /share, for checkpoints: SERVER:/PATH of an NFS server, or a
                         PersistentVolumeClaim for kubernetes
@@ -87,7 +90,7 @@ def _plan(args: argparse.Namespace) -> tuple[RayClusterPlan, list[str]]:
 
     if args.nodes and args.cloud != "kubernetes":
         raise ArcError(
-            f"--nodes {args.nodes} is not for --cloud {args.cloud}: it says what nodes of Kubernetes look like"
+            f"--nodes {args.nodes} is not for --cloud {args.cloud}: it is about Kubernetes nodes"
         )
     packages, wheels = toolkit_packages(args.arc_toolkit, args.cloud)
     names = {field.name for field in fields(RayClusterPlan)}
@@ -112,7 +115,7 @@ def _installed_ray() -> str:
 
 
 def _resources(plan: RayClusterPlan) -> dict[str, int]:
-    """What the autoscaler expects of a worker before it has seen one; of EC2's types Ray knows it."""
+    """What the autoscaler expects of a worker before it sees one; Ray knows EC2's types."""
     if plan.cloud != "azure":
         counts = {"CPU": plan.cpus or 0, "GPU": plan.gpus or 0}
         return {name: count for name, count in counts.items() if count}

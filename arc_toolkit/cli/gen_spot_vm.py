@@ -1,4 +1,4 @@
-"""`gen-spot-vm`: cloud-init and a script of `az` commands for one spot VM that trains at every boot."""
+"""`gen-spot-vm`: cloud-init and `az` commands for one spot VM that trains at every boot."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from arc_toolkit.errors import OK
 
 EPILOG = """\
 examples:
-  arc-toolkit gen-spot-vm --name trainer --size Standard_D8s_v5 --region westeurope --command "python train.py" -o vm/
+  arc-toolkit gen-spot-vm --name trainer --size Standard_D8s_v5 --region westeurope \\
+    --command "python train.py" -o vm/
   arc-toolkit gen-spot-vm --name trainer --size Standard_D8s_v5 --region westeurope \\
     --container registry.example.com/train:1 --checkpoints /app/Saved_Model -o vm/
 
-then: vm/spot-vm.sh create; vm/spot-vm.sh upload src/; vm/spot-vm.sh evict; vm/spot-vm.sh start; vm/spot-vm.sh delete
+then: vm/spot-vm.sh create|upload src/|evict|start|delete
 """
 
 

@@ -1,4 +1,4 @@
-"""Parse and dispatch; turn errors into exit codes. Nothing of a command is imported before it is named.
+"""Parse and dispatch; turn errors into exit codes. A command is imported when it is named.
 
 A command is a module with two functions:
 
@@ -187,8 +187,9 @@ def _dispatch(words: list[str]) -> int:
         hint = f"did you mean `{near}`?" if near else f"there are {', '.join(COMMANDS)}"
         raise ArcError(f"no command `{name}`: {hint}")
     # What is after `--` belongs to another program.
-    own = words[1 : words.index("--")] if "--" in words else words[1:]
-    parser, rest, words = command_parser(name), words[1 + len(own) :], _negatives(own) + leading
+    end = words.index("--") if "--" in words else len(words)
+    options, rest = words[1:end], words[end:]
+    parser, words = command_parser(name), _negatives(options) + leading
     if "-h" in words or "--help" in words:
         parser.parse_args(words)
 
@@ -215,7 +216,7 @@ def _dispatch(words: list[str]) -> int:
 
 
 def _negatives(words: list[str]) -> list[str]:
-    """`--reserve -5%` as `--reserve=-5%`: argparse would take -5% for an option and say something else."""
+    """`--reserve -5%` as `--reserve=-5%`: argparse would take -5% for an option."""
     joined: list[str] = []
     for word in words:
         if (
@@ -232,7 +233,7 @@ def _negatives(words: list[str]) -> list[str]:
 
 
 def _drop_output() -> None:
-    """What is still buffered for standard output can go nowhere; without this Python would complain at its end."""
+    """Drop what is still buffered for standard output: Python would complain at its end."""
     import os
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -254,7 +255,8 @@ def _fault(words: list[str], error: Exception) -> str:
         errors="replace",
     ) as log:
         log.write(
-            f"arc-toolkit {__version__}, Python {platform.python_version()}, {platform.platform()}\n"
+            f"arc-toolkit {__version__}, Python {platform.python_version()}, "
+            f"{platform.platform()}\n"
         )
         log.write(redact(f"arguments: {words}\n\n" + "".join(traceback.format_exception(error))))
     summary = redact(f"{type(error).__name__}: {error}".splitlines()[0])

@@ -53,8 +53,8 @@ reservations of a node (what a node reports wins over these):
   --eviction-memory QUANTITY    hard eviction threshold, instead of the rule
 pods already running on the nodes:
   --pods FILE           saved `kubectl get pods -A -o json`: DaemonSets are counted
-  --daemonsets NAME|FILE ...    profile, or YAML file of name, cpu, memory; repeat for more; none for
-                        nothing (default without --pods: {" and ".join(DEFAULT_DAEMONSETS)})
+  --daemonsets NAME|FILE ...    profile, or YAML file of name, cpu, memory; repeat for more; none
+                        for nothing (default without --pods: {" and ".join(DEFAULT_DAEMONSETS)})
   --extension-namespace NAME [{occupants.EXTENSION_NAMESPACE}]
                         namespace of the extension; its pod that holds the reservation counts once
   --reserve 5%|QUANTITY         reservation of the extension (default: 5%)

@@ -24,9 +24,9 @@ EPILOG = """\
 examples:
   arc-toolkit patch . --instance-type 32cpu128g --instance-count 2 --threads auto
   arc-toolkit patch components/ pipelines/ --expose-parameters --instance-type 32cpu128g --write
-  printf 'command: python t.py\\nenvironment: e\\ncompute: azureml:aks\\n' | arc-toolkit patch - --instance-type 8cpu32g
+  printf 'command: t.sh\\nenvironment: e\\ncompute: c\\n' | arc-toolkit patch - --instance-type gpu
 
-exit codes: 0 done, 1 --check and something would change, 2 something that was asked for could not be set, or a path
+exit codes: 0 done, 1 --check and something would change, 2 a setting could not be set, or a path
 or file cannot be used
 """
 
@@ -41,29 +41,29 @@ what is known about the cluster:
   --cores N >=1             cores of the instance type, if they are not known otherwise
   --dataloader-workers N >=0    workers of the PyTorch DataLoader, for FAISS
 """
-PATCH = f"""
+PATCH = """
 settings:
   --instance-type NAME      instance type of jobs, steps, sweeps and components
   --instance-count N >=1    instances (nodes) of each of them
   --compute NAME            compute of jobs, and of steps that name one
   --expose-parameters       make instance type and count inputs of the pipeline, bound in its steps
   --step=steps NAME ...     only steps of this name; repeat for more
-  --kind=kinds {{command,distributed,parallel,sweep,automl}} ...
+  --kind=kinds {command,distributed,parallel,sweep,automl} ...
                             only jobs, steps and components of this kind; repeat for more
-  --assume {{command,parallel}}
+  --assume {command,parallel}
                             kind to assume for a Python step whose component file is not available
 threads:
-  --threads {{auto,lightgbm,faiss,off}}
+  --threads {auto,lightgbm,faiss,off}
                             set the threads of a framework; auto decides on evidence
   --export=exports VARIABLE ...
                             export this variable too, such as OPENBLAS_NUM_THREADS
   --manual                  literal numbers instead of AMLARC_PRESTEP
 older generations:
   --sweep-to-v2             write the v2 form of v1.5 SweepComponents beside them
-  --as=sweep_as {{step,job,python}}    form of the v2 sweep (default: step)
+  --as=sweep_as {step,job,python}    form of the v2 sweep (default: step)
   --prs-to-v2               write the v2 form of v1 ParallelRunSteps beside them
-{WRITE_OR_CHECK.lstrip()}  --unsafe-fixes            also apply fixes that may change how a job behaves
 """
+UNSAFE = "  --unsafe-fixes        also apply fixes that may change how a job behaves"
 
 
 def add_common(parser: argparse.ArgumentParser) -> None:
@@ -75,7 +75,7 @@ def add_common(parser: argparse.ArgumentParser) -> None:
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     add_common(parser)
-    add_options(parser, PATCH, exclusive=("--write", "--check"))
+    add_options(parser, PATCH + WRITE_OR_CHECK + UNSAFE, exclusive=("--write", "--check"))
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
@@ -110,7 +110,7 @@ def settings_of(args: argparse.Namespace) -> Settings:
 
 
 def settings_by_folder(args: argparse.Namespace) -> dict[str, Settings]:
-    """The settings of the folders that the configuration file names; each inherits from those above."""
+    """The settings of the folders in the configuration file; each inherits from those above."""
     folders: dict[str, dict[str, Any]] = args.folders
     settings = {}
     for folder in folders:

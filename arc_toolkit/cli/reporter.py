@@ -36,13 +36,13 @@ report:
     add_options(parser, table)
 
 
-def rule_names(option: str, names: Iterable[str], known: Collection[str]) -> frozenset[str]:
+def rule_names(option: str, names: Iterable[str], rules: Collection[str]) -> frozenset[str]:
     """The rules that an option names, each of which must exist."""
     from arc_toolkit.ignore_rules import name_hint
 
     chosen = frozenset(part.strip() for name in names for part in name.split(",") if part.strip())
-    for name in sorted(chosen.difference(known)):
-        raise ArcError(f"{option}: no rule `{name}`: {name_hint(name, known)}")
+    for name in sorted(chosen.difference(rules)):
+        raise ArcError(f"{option}: no rule `{name}`: {name_hint(name, rules)}")
     return chosen
 
 
@@ -92,7 +92,9 @@ class Reporter:
         return self._console.style(text, *names, stream=sys.stderr)
 
     def finish(self, *notes: str) -> int:
-        """The document of a machine-readable format, the notes and the summary line; the exit code."""
+        """Print the document of a machine-readable format, the notes and the summary; the exit
+        code.
+        """
         if text := self.report.machine_text(_docs_url()):
             self._console.out(text)
         for note in (*notes, self.report.summary):
@@ -103,8 +105,8 @@ class Reporter:
 class ChangedFiles(Reporter):
     """A run that changes files: shows a diff, writes them, or only counts them.
 
-    `settings` are the rules that are settings. Their notes are summed up below folders, except those
-    of `decisions`, which say what was decided.
+    `settings` are the rules that are settings. Their notes are summed up below folders, except
+    those of `decisions`, which say what was decided.
     """
 
     def __init__(
@@ -221,7 +223,7 @@ def change_files(
 
 
 def _summed(rows: Sequence[ReportedFinding], settings: Collection[str]) -> list[ReportedFinding]:
-    """What a setting does or cannot do for one reason is one note, whatever the number of its steps."""
+    """One note for what a setting does, or cannot do, for the same reason in several places."""
     groups: dict[object, list[ReportedFinding]] = {}
     for row in rows:
         finding = row.finding

@@ -25,12 +25,12 @@ examples:
   arc-toolkit run --drain-node
   touch /tmp/stop; arc-toolkit run --cloud none --notice-file /tmp/stop -- sleep 100
 
-A process that uses arc_toolkit.checkpoints needs no option: it saves and ends by itself. Any other is notified
-as --on-notice says; without it, SIGTERM is sent as soon as there is a notice.
+A process that uses arc_toolkit.checkpoints needs no option: it saves and ends by itself. Any other
+is notified as --on-notice says; without it, SIGTERM is sent as soon as there is a notice.
 
-exit codes: that of the process, 128 + N if signal N ended it; 143 evicted, resumable; 2 it cannot be started
+exit codes: that of the process; 128 + N: ended by signal N; 143: evicted, resumable; 2: not started
 """
-# The variable is set in every case, and a running process cannot get another one: both mean the file that it names.
+# The variable is always set, and a process cannot get another one: both mean the file it names.
 _BY_FILE = ("file", "env")
 
 
@@ -114,7 +114,7 @@ def _supervise(args: argparse.Namespace, console: Console) -> int:
 
 
 def _drain_node(args: argparse.Namespace, console: Console) -> int:
-    """Until it is stopped: drain the node on a notice, and take the cordon back if the notice is withdrawn."""
+    """Until it is stopped: drain the node on a notice, and uncordon it if that is withdrawn."""
     from arc_toolkit.cli.cluster_options import connect
     from arc_toolkit.cluster.drain import NodeDrain
     from arc_toolkit.notices.node_agent import NodeAgent
@@ -134,7 +134,7 @@ def _drain_node(args: argparse.Namespace, console: Console) -> int:
 
 
 def _signal_number(word: str | None) -> int | None:
-    """The number of a signal by its name, with or without SIG; None for `file`, `env` and for nothing."""
+    """The number of a signal by its name, with or without SIG; None for `file` and `env`."""
     if word is None or word in _BY_FILE:
         return None
     name = word.upper() if word.upper().startswith("SIG") else f"SIG{word.upper()}"

@@ -42,7 +42,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     count = sum(types for _, types in results)
     if not count:
         raise ArcError(
-            f"no InstanceType in {', '.join(args.paths)}: expected kind InstanceType or InstanceTypeList"
+            f"no InstanceType in {', '.join(args.paths)}: use kind InstanceType or InstanceTypeList"
         )
     report = RunReport(
         "validate", args.format, RULES, exit_zero=args.exit_zero, subject="instance type"
@@ -50,11 +50,11 @@ def run(args: argparse.Namespace, console: Console) -> int:
     report.extra["types"] = count
     reporter = Reporter(report, console)
     for result, types in results:
-        kept = [
+        findings = [
             finding
             for finding in result.findings
             if finding.rule not in skip and (not only or finding.rule in only)
         ]
-        result = replace(result, findings=tuple(kept))
+        result = replace(result, findings=tuple(findings))
         reporter.findings(report.file(result, count=types)[1])
     return reporter.finish()

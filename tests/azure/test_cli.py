@@ -125,7 +125,7 @@ def test_update_can_pin_a_version_and_warns_where_running_jobs_are_touched(
     )
     assert found.code == 0
     assert arm.writes[0][2]["properties"]["autoUpgradeMinorVersion"] is False
-    assert "warning: this touches jobs that run now" in found.err
+    assert "warning: this affects running jobs" in found.err
 
 
 def test_update_of_the_release_train_alone_is_sent_unless_it_is_that_already(

@@ -28,7 +28,7 @@ SKU = ("--sku", "Standard_D64s_v5")
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "say which nodes"),
+        ((), "no nodes: use --sku NAME"),
         (("--sku", "Standard_D64s_v55"), "did you mean"),
         (("--sku", "Standard_Q*"), "no VM size matches"),
         ((*SKU, "--share", "0"), "--share 0"),
