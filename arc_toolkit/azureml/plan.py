@@ -318,8 +318,3 @@ class Plan(FilePlan[Any]):
     def has_no_evidence(self, target: Target) -> bool:
         """Whether it was looked for and nothing was found."""
         return self._evidence.get(target.path) == ()
-
-    @property
-    def has_evidence(self) -> bool:
-        """Whether anything was found for a target so far."""
-        return any(self._evidence.values())

@@ -78,13 +78,6 @@ class YamlPlan(Plan):
         )
         self.file = file
         self.documents = file.documents
-        self._everything = not (
-            settings.only
-            or settings.skip
-            or settings.steps
-            or settings.kinds
-            or ignored_lines.lines
-        )
         self._proofs = 0
         self._parameters: dict[tuple[KeyPath, Slot], str] = {}
         # Where the steps of a pipeline are bound to inputs, with the text there.
@@ -106,28 +99,12 @@ class YamlPlan(Plan):
         after, documents = self.editor.finish()
         return YamlText(after, text.bom, documents)
 
-    @property
-    def needs_second_plan(self) -> bool:
-        """Resources and compute compare the value at the very path that the proof has just found to
-        be as asked, and threads need evidence, which no edit of theirs brings; only pipelines have
-        parameters.
-        """
-        settings = self.settings
-        has_threads = settings.threads not in (None, "off") and (
-            settings.threads != "auto" or self.has_evidence
-        )
-        has_parameters = settings.expose_parameters and any(self.pipelines())
-        return has_threads or has_parameters or not self.editor.only_sets
-
     def ignores(self) -> Iterator[tuple[Ignores, Callable[[int], YamlNode]]]:
         def node(line: int) -> YamlNode:
             mark = yaml.Mark("", 0, line - 1, 0, None, 0)
             return yaml.ScalarNode("", "", mark, mark)
 
         yield self.ignored_lines, node
-
-    def wants(self, rule: str, target: Target) -> bool:
-        return self._everything or super().wants(rule, target)
 
     def ignored(self, rule: str, target: Target, path: KeyPath = ()) -> bool:
         return bool(self.ignored_lines.lines) and super().ignored(rule, target, path)

@@ -163,11 +163,10 @@ def _prove(task: FileTask[T, P], plan: P, text: T) -> ProvenChanges[T, P]:
     if plan.is_empty:
         return ProvenChanges(plan, text, next(iter(plan.refusals), None))
     after: T = plan.prove(text)
-    if plan.needs_second_plan:
-        second = task.plan(after, plan, plan.failed_groups)
-        if second is not None:
-            try:
-                plan.compare(second)
-            finally:
-                second.close()
+    second = task.plan(after, plan, plan.failed_groups)
+    if second is not None:
+        try:
+            plan.compare(second)
+        finally:
+            second.close()
     return ProvenChanges(plan, after)

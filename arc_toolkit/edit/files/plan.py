@@ -66,13 +66,6 @@ class FilePlan(ABC, Generic[E]):
     def prove(self, text: Any) -> Any:
         """The text after all operations, read again; `Refused` unless exactly these happen."""
 
-    @property
-    def needs_second_plan(self) -> bool:
-        """Whether the result has to be planned again; otherwise the proof shows that nothing is
-        left to do.
-        """
-        return True
-
     def compare(self, second: FilePlan[E]) -> None:
         """`Refused` unless the plan of the changed file has nothing left to do."""
         if not second.is_empty:

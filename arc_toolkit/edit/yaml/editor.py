@@ -59,7 +59,6 @@ class YamlEditor:
         self._filled: dict[int, tuple[YamlNode | None, YamlNode, Any]] = {}
         self._appended: dict[int, tuple[yaml.SequenceNode, YamlNode | None, list[Any]]] = {}
         self._removed: dict[int, Edit] = {}
-        self._others = False
         self._own_pairs: dict[int, dict[str, tuple[YamlNode, YamlNode]]] = {}
         self._last: tuple[KeyPath, Place] = ((-1,), (0, None, None, False))
 
@@ -67,16 +66,11 @@ class YamlEditor:
     def empty(self) -> bool:
         return not self._changes
 
-    @property
-    def only_sets(self) -> bool:
-        """Whether `set` was the only operation."""
-        return not self._others
-
     def fresh(self) -> YamlEditor:
         """An editor of the same text without any operation; what is known about the text is shared."""
         editor = copy(self)
         editor._changes, editor._replaced, editor._added, editor._filled = {}, {}, {}, {}
-        editor._appended, editor._removed, editor._others = {}, {}, False
+        editor._appended, editor._removed = {}, {}
         return editor
 
     def apply(self, operation: Callable[[YamlEditor], object]) -> Self:
@@ -126,7 +120,6 @@ class YamlEditor:
 
     def append(self, path: KeyPath, item: Value) -> None:
         """Put `item` at the end of the list at `path`, unless an item is the same; the list may be one that was set."""
-        self._others = True
         place = depth, node, key, _ = self._descend(path)
         sequence = node if depth == len(path) and isinstance(node, yaml.SequenceNode) else None
         if sequence is not None and any(holds(child, item) for child in sequence.value):
@@ -161,7 +154,6 @@ class YamlEditor:
     def remove(self, path: KeyPath, *, comments: bool = False) -> None:
         """Take out a key and its value: whole lines of a block mapping that has another key; with the comments right
         above them if asked."""
-        self._others = True
         mapping, key, child = self._pair(path)
         if (
             mapping.flow_style
@@ -174,7 +166,6 @@ class YamlEditor:
 
     def rename(self, path: KeyPath, name: str, value: str | None = None) -> None:
         """Give a key another name, and its value another text where asked; quotes stay."""
-        self._others = True
         mapping, key, child = self._pair(path)
         if name in pairs(mapping):
             raise Refused(f"`{name}` already exists")
@@ -188,7 +179,6 @@ class YamlEditor:
 
     def replace(self, path: KeyPath, old: str, new: str) -> None:
         """Change every `old` inside a scalar to `new`; both are plain words, so that no quoting is needed."""
-        self._others = True
         node = self._scalar(path)
         edit = self._layout.word(node, old, new)
         _plant(self._changes, path, Put(node.value.replace(old, new)))
@@ -196,7 +186,6 @@ class YamlEditor:
 
     def prepend(self, path: KeyPath, line: str) -> None:
         """Put a line of its own before the text of a scalar; text on one line becomes a block scalar."""
-        self._others = True
         node = self._scalar(path)
         _, _, key, flow = self._descend(path)
         edit = self._layout.line_before(None if flow else key, node, line)
