@@ -104,7 +104,7 @@ def _follow_count(plan: Plan, target: Target) -> list[Setting]:
 
 def _value_here(plan: Plan, target: Target, name: str, *path: str) -> str | None:
     """A value of a target; that of its component file only if this run does not change it there."""
-    if name in target.own or _is_changed_in_component(plan, target):
+    if name in target.fields or _is_changed_in_component(plan, target):
         return target.text(name, *path)
     return plan.values.effective(target, name, *path)
 
@@ -112,7 +112,7 @@ def _value_here(plan: Plan, target: Target, name: str, *path: str) -> str | None
 def _is_changed_in_component(plan: Plan, target: Target) -> bool:
     """Whether the values that depend on the count are handled in the component of a step."""
     filtered = plan.settings.steps or plan.settings.kinds
-    return target.reference is not None and plan.library.is_given(target.reference) and not filtered
+    return target.reference is not None and plan.project.is_given(target.reference) and not filtered
 
 
 def _other_nodes(plan: Plan, target: Target, count: str) -> Iterable[str]:
@@ -123,7 +123,7 @@ def _other_nodes(plan: Plan, target: Target, count: str) -> Iterable[str]:
     command = plan.values.effective(target, "command") or ""
     if "node" not in command and "machines" not in command:  # cheap, and false nearly always
         return []
-    is_own = "command" in target.own or not _is_changed_in_component(plan, target)
+    is_own = "command" in target.fields or not _is_changed_in_component(plan, target)
     arguments = []
     for match in _NODES.finditer(command):
         number = plan.values.resolved(target, match[1]) or count
@@ -183,7 +183,7 @@ def _leaves(plan: Plan, steps: Iterable[Target], depth: int = 0) -> Iterator[Tar
     """The steps of a pipeline; a step that is a pipeline stands for its steps, if they can be read."""
     for step in steps:
         is_pipeline = step.kind.family == Family.PIPELINE and depth < MAX_PIPELINE_DEPTH
-        document = plan.library.referenced(step) if is_pipeline else None
+        document = plan.project.referenced(step) if is_pipeline else None
         if document is not None and any(document.steps):
             inner = (item for item in document.steps if item.parent is document.root)
             yield from _leaves(plan, inner, depth + 1)

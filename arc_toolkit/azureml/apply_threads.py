@@ -51,7 +51,7 @@ def place_threads(plan: Plan) -> None:
             continue
         elif kind.role == Role.STEP_TRIAL or (
             kind is KINDS[Family.COMMAND, Role.COMPONENT]
-            and "trial" in plan.library.uses(plan.path)
+            and "trial" in plan.project.uses(plan.path)
         ):
             _export_before_command(plan, target)
         elif kind.role == Role.COMPONENT and kind.resources and target.parent is None:
@@ -127,7 +127,7 @@ def _processes(plan: Plan, target: Target) -> tuple[str | None, str]:
 def _is_windows(plan: Plan, target: Target) -> bool:
     """Whether the environment says Windows: `os: Windows`, `os_type`, or an image for it."""
     holders = [target.get("environment"), target.get("task", "environment")]
-    if target.reference and (document := plan.library.load(target.reference)):
+    if target.reference and (document := plan.project.load(target.reference)):
         holders.append(document.root.get("environment"))
     for environment in holders:
         if isinstance(environment, yaml.MappingNode):
@@ -208,7 +208,7 @@ def _export_before_command(plan: Plan, target: Target) -> None:
     if command is None or set(decision.names) <= exported_names(command).keys():
         return
     # A step that uses the same file as a command has variables of its own: those win.
-    yielding = target.parent is None and bool(plan.library.uses(plan.path) - {"trial"})
+    yielding = target.parent is None and bool(plan.project.uses(plan.path) - {"trial"})
     export = decision.export_command(yielding)
     path = (*target.path, "command")
     # A line of its own: `&&` before `./monitor.sh & python train.py` would export to the monitor
@@ -227,7 +227,7 @@ def _for_trial(plan: Plan, target: Target) -> Decision:
     name it.
     """
     decisions: dict[tuple[str, int | None], tuple[str, Decision]] = {}
-    for file, sweep in plan.library.users(plan.path, Family.SWEEP) if target.parent is None else ():
+    for file, sweep in plan.project.users(plan.path, Family.SWEEP) if target.parent is None else ():
         instance_type = _instance_type_elsewhere(plan, file, sweep)
         decision = decide_for(plan, target, literal_only=True, instance_type=instance_type)
         where = f"{sweep.shown} in {file.path}"
@@ -244,14 +244,14 @@ def _for_trial(plan: Plan, target: Target) -> Decision:
 
 def _instance_type_elsewhere(plan: Plan, file: SourceFile, sweep: Target) -> str | None:
     """The instance type of a sweep in another file, as this run leaves it."""
-    settings, values = plan.settings, Values(file.path, plan.library)
+    settings, values = plan.settings, Values(file.path, plan.project)
     rule, path = Slot.INSTANCE_TYPE.rule, Slot.INSTANCE_TYPE.path
     written = values.effective(sweep, *path)
     lines = {position_of(node)[0] for node in (sweep.at, sweep.place_of(path))}
     ignores = find_ignores(file.yaml.text)
-    is_selected = settings.selects_step(sweep.step_name) and (
-        not settings.kinds or settings.selects_kind(sweep.kind.family, values.is_distributed(sweep))
-    )
+    is_selected = not settings.steps or sweep.step_name in settings.steps
+    if settings.kinds and is_selected:
+        is_selected = settings.selects_kind(sweep.kind.family, values.is_distributed(sweep))
     is_set = (
         settings.wants(rule)
         and is_selected
@@ -275,7 +275,7 @@ def _report_sweep_step(plan: Plan, target: Target) -> None:
 
 def _report_component(plan: Plan, target: Target) -> None:
     """A v2 component drops variables: the steps that use it have them; say so where no step does."""
-    if plan.library.uses(plan.path):
+    if plan.project.uses(plan.path):
         return
     decision = decide_for(plan, target)
     if decision.how == "nothing":

@@ -11,8 +11,8 @@ from arc_toolkit.azureml.apply_settings import apply_settings
 from arc_toolkit.azureml.documents import SourceFile, of_nodes, parse
 from arc_toolkit.azureml.expose_yaml import InnerParameters
 from arc_toolkit.azureml.kinds import Family, Role, Slot
-from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.plan import Plan
+from arc_toolkit.azureml.references import ProjectFiles
 from arc_toolkit.azureml.rules import run_rules
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.yaml_plan import YamlPlan
@@ -37,7 +37,7 @@ class Conversions(Protocol):
     """Older generations to v2, which `migrate` has and this package does not know."""
 
     def convert_spec(
-        self, path: str, data: bytes, settings: Settings, library: Library
+        self, path: str, data: bytes, settings: Settings, project: ProjectFiles
     ) -> FileResult | None:
         """The result for a YAML file with something to convert."""
 
@@ -63,13 +63,13 @@ class AzureMLFiles:
         self._by_folder = sorted(
             (by_folder or {}).items(), key=lambda item: len(item[0]), reverse=True
         )
-        self._library = Library(read_raw, is_missing)
+        self._project = ProjectFiles(read_raw, is_missing)
         # For options that name a step or a kind which no file has.
         self._steps: set[str] = set()
         self._families: set[str] = set()
 
     def prepare(self, path: str, data: bytes) -> None:
-        self._library.note_uses(path, data)
+        self._project.note_uses(path, data)
 
     def _settings_for(self, path: str) -> Settings:
         if not self._by_folder:
@@ -94,9 +94,9 @@ class AzureMLFiles:
             path == "-" and data.lstrip()[:1] == b"{" and b'"cells"' in data
         )
         if not is_source and not is_notebook:
-            result = patch_yaml(path, data, settings, self._library, in_folder, self._note)
+            result = patch_yaml(path, data, settings, self._project, in_folder, self._note)
             if self._conversions is not None and result.skipped is None:
-                converted = self._conversions.convert_spec(path, data, settings, self._library)
+                converted = self._conversions.convert_spec(path, data, settings, self._project)
                 return converted or result
             if result.skipped is None or result.skipped.cause is not SkipCause.FOREIGN:
                 return result
@@ -107,7 +107,7 @@ class AzureMLFiles:
 
         patch = patch_source if is_source else patch_notebook
         convert = self._conversions.plan_code(settings) if self._conversions is not None else None
-        return patch(path, data, settings, self._library, convert, self._note)
+        return patch(path, data, settings, self._project, convert, self._note)
 
     def _note(self, plan: Plan) -> None:
         if self._settings.steps or self._settings.kinds:
@@ -134,14 +134,14 @@ class YamlTask(FileTask[YamlText, YamlPlan]):
         self,
         file: SourceFile,
         settings: Settings,
-        library: Library,
+        project: ProjectFiles,
         in_folder: bool,
         inner_parameters: InnerParameters,
         note: NotePlan | None,
     ) -> None:
         self._file = file
         self._settings = settings
-        self._library = library
+        self._project = project
         self._in_folder = in_folder
         self._inner_parameters = inner_parameters
         self._note = note
@@ -154,10 +154,10 @@ class YamlTask(FileTask[YamlText, YamlPlan]):
     ) -> YamlPlan:
         file = self._file
         if before is not None:
-            file = of_nodes(file.path, text.encode(), text, self._library)
+            file = of_nodes(file.path, text.encode(), text, self._project)
         plan = YamlPlan(
             file,
-            self._library,
+            self._project,
             self._settings,
             self._in_folder,
             before,
@@ -192,7 +192,7 @@ def patch_yaml(
     path: str,
     data: bytes,
     settings: Settings,
-    library: Library,
+    project: ProjectFiles,
     in_folder: bool = True,
     note: NotePlan | None = None,
     inner: dict[str, dict[Slot, tuple[str, str]]] | None = None,
@@ -201,19 +201,19 @@ def patch_yaml(
     looked at before.
     """
     try:
-        file = library.parse(path, data)
+        file = project.parse(path, data)
     except Unreadable as error:
         return FileResult(path, data, skipped=Skipped.of(path, error))
     inner = {} if inner is None else inner
     if settings.expose_parameters:
-        _expose_inner(file, settings, library, in_folder, inner)
-    return process_file(path, data, YamlTask(file, settings, library, in_folder, inner, note))
+        _expose_inner(file, settings, project, in_folder, inner)
+    return process_file(path, data, YamlTask(file, settings, project, in_folder, inner, note))
 
 
 def _expose_inner(
     file: SourceFile,
     settings: Settings,
-    library: Library,
+    project: ProjectFiles,
     in_folder: bool,
     inner: dict[str, dict[Slot, tuple[str, str]]],
 ) -> None:
@@ -228,16 +228,16 @@ def _expose_inner(
             if step.kind.family != Family.PIPELINE or path is None or path in inner:
                 continue
             inner[path] = {}  # also for two pipelines that name each other
-            if not library.is_given(path):
+            if not project.is_given(path):
                 continue  # its steps get nothing by this run, which is reported
             try:
-                data = library.read(path)
-                name = library.given_path(path)
-                result = patch_yaml(name, data, settings, library, in_folder, inner=inner)
-                after = parse(path, result.after or data, library)
+                data = project.read(path)
+                name = project.given_path(path)
+                result = patch_yaml(name, data, settings, project, in_folder, inner=inner)
+                after = parse(path, result.after or data, project)
             except (OSError, Unreadable):
                 continue
-            plan, root = YamlPlan(after, library, settings), after.documents[0].root
+            plan, root = YamlPlan(after, project, settings), after.documents[0].root
             for slot in (Slot.INSTANCE_TYPE, Slot.INSTANCE_COUNT):
                 parameter = plan.parameter(root, slot)
                 default = root.text("inputs", parameter, "default")

@@ -119,26 +119,26 @@ class Target:
     # The component or trial file that it names, as a path; None for an inline or a registered one.
     reference: str | None = None
     # The keys of `node`: asked for often, so made once.
-    own: dict[str, tuple[YamlNode, YamlNode]] = field(init=False)
+    fields: dict[str, tuple[YamlNode, YamlNode]] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.own = pairs(self.node)
+        self.fields = pairs(self.node)
 
     def read(self, node: yaml.MappingNode) -> None:
         """Take what `node` says; a target in code is read after it is found."""
-        self.node, self.own = node, pairs(node)
+        self.node, self.fields = node, pairs(node)
 
     def get(self, name: str | int, *path: str | int) -> YamlNode | None:
-        pair = self.own.get(str(name))
+        pair = self.fields.get(str(name))
         if pair is None:
-            return get(self.node, name, *path) if "<<" in self.own else None
+            return get(self.node, name, *path) if "<<" in self.fields else None
         return get(pair[1], *path) if path else pair[1]
 
     def text(self, name: str | int, *path: str | int) -> str | None:
         # As text_of(get()), without the calls: most keys are not there.
-        pair = self.own.get(str(name))
+        pair = self.fields.get(str(name))
         if pair is None:
-            return text_of(get(self.node, name, *path)) if "<<" in self.own else None
+            return text_of(get(self.node, name, *path)) if "<<" in self.fields else None
         return text_of(get(pair[1], *path) if path else pair[1])
 
     def state(self, setting: Setting) -> State:
@@ -154,7 +154,7 @@ class Target:
         """Where the value counts that belongs at a path: a step's own `instance_type` wins over its
         `resources`.
         """
-        if path[0] == "resources" and path[-1] in self.own and self.overrides_resources:
+        if path[0] == "resources" and path[-1] in self.fields and self.overrides_resources:
             return path[1:]
         return path
 
@@ -166,7 +166,7 @@ class Target:
         (entities/_builders/command.py and parallel.py). It rejects them on an inline step, and
         ignores them on a sweep.
         """
-        return self.kind in _OWN_RESOURCES and "component" in self.own
+        return self.kind in _OWN_RESOURCES and "component" in self.fields
 
     @property
     def step_name(self) -> str | None:
@@ -299,7 +299,7 @@ def _steps(pipeline: Target, path: str, resolver: ReferenceResolver) -> Iterator
         reference = resolver.find(step.text("component"), path)
         needs_kind = reference is not None and step.get("type") is None
         kind = step_kind(
-            step.own, node, resolver.kind_of(reference) if needs_kind and reference else None
+            step.fields, node, resolver.kind_of(reference) if needs_kind and reference else None
         )
         step.kind = kind
         step.reference = (
@@ -320,14 +320,14 @@ def _steps(pipeline: Target, path: str, resolver: ReferenceResolver) -> Iterator
 def _trial(sweep: Target, role: Role) -> Iterator[Target]:
     trial = sweep.get("trial")
     if isinstance(trial, yaml.MappingNode):
-        key = sweep.own["trial"][0] if "trial" in sweep.own else sweep.at
+        key = sweep.fields["trial"][0] if "trial" in sweep.fields else sweep.at
         yield Target(
             KINDS[Family.SWEEP, role], sweep.name, (*sweep.path, "trial"), trial, key, sweep
         )
 
 
 # These three are asked for about five times per file, first for all files of a run and then for
-# each; a new `Library` forgets them, since a run may start in another folder.
+# each; a new `ProjectFiles` forgets them, since a run may start in another folder.
 @lru_cache(maxsize=4096)
 def local_reference(written: str | None, path: str) -> str | None:
     """The file that `component: ./train.yml` or `trial: file:./spec.yaml` in `path` names; None for

@@ -90,14 +90,16 @@ class EvidenceReader:
 
     def of_target(self, target: Target, path: str) -> tuple[FrameworkEvidence, ...]:
         """What a target itself, then the component it names, says about frameworks and workers."""
-        evidence = list(self._of_node(target.node, path, target.kind.role == Role.SPEC, target.own))
+        evidence = list(
+            self._of_node(target.node, path, target.kind.role == Role.SPEC, target.fields)
+        )
         for inline in ("trial", "component"):
-            if inline in target.own:
-                evidence += self._of_node(target.own[inline][1], path)
+            if inline in target.fields:
+                evidence += self._of_node(target.fields[inline][1], path)
         if target.reference and (document := self._files.load(target.reference)):
             root = document.root
             evidence += self._of_node(
-                root.node, target.reference, root.kind.role == Role.SPEC, root.own
+                root.node, target.reference, root.kind.role == Role.SPEC, root.fields
             )
         return tuple(dict.fromkeys(evidence)) if evidence else ()
 

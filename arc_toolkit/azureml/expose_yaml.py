@@ -44,7 +44,7 @@ def report_root(plan: YamlPlan, root: Target) -> None:
             "pass them from `@dsl.pipeline` parameters to "
             "`runsettings.resource_layout.configure(...)`"
         )
-    elif not kind.resources or plan.library.uses(plan.path):
+    elif not kind.resources or plan.project.uses(plan.path):
         return
     else:
         message = f"a {kind.name} cannot expose its resources"
@@ -120,7 +120,7 @@ def _is_for(
         or str(path[-1]) not in parameter_names(slot)
     ):
         return False
-    inner = plan.library.referenced(step) if depth < MAX_PIPELINE_DEPTH else None
+    inner = plan.project.referenced(step) if depth < MAX_PIPELINE_DEPTH else None
     if inner is None:
         return True
     return _is_free(
@@ -185,7 +185,7 @@ def move_to_component(plan: YamlPlan, step: Target) -> bool:
     name = name if name[:1].isalpha() else f"c_{name}"
     file = f"{stem}.{step.name}.yml"
     head = _head(plan, step, name)
-    moved = [key for key in step.own if key in _COMPONENT_KEYS]
+    moved = [key for key in step.fields if key in _COMPONENT_KEYS]
     taken: dict[str, str] = {}
 
     def move(editor: YamlEditor) -> None:
@@ -197,13 +197,13 @@ def move_to_component(plan: YamlPlan, step: Target) -> bool:
             if key != "command":
                 editor.remove((*step.path, key), comments=True)
         editor.rename((*step.path, "command"), "component", f"./{file}")
-        if "type" not in step.own:
+        if "type" not in step.fields:
             editor.set((*step.path, "type"), "command")
 
     problem = "standard input has no folder for its component" if plan.path == "-" else None
     if head is None:
         problem = "the types of its inputs are not known"
-    if "environment" not in step.own:
+    if "environment" not in step.fields:
         problem = "it has no environment, which a component must have"
     try:
         if problem is None:
@@ -333,7 +333,7 @@ def _of_step(
     source = plan.step(step.parent, name) if step.parent is not None else None
     if source is None:
         return None
-    document = plan.library.referenced(source)
+    document = plan.project.referenced(source)
     for declared in (source.get("component"), document.root.node if document else None):
         if kind := text_of(get(declared, section, port, "type")):
             return {"type": kind}

@@ -22,7 +22,7 @@ from arc_toolkit.azureml.documents import (
 )
 from arc_toolkit.azureml.evidence import FrameworkEvidence
 from arc_toolkit.azureml.kinds import Family, Role, Slot
-from arc_toolkit.azureml.library import Library
+from arc_toolkit.azureml.references import ProjectFiles
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.values import Values
 from arc_toolkit.edit.files.edits import Refused
@@ -40,7 +40,7 @@ class Plan(FilePlan[Any]):
     def __init__(
         self,
         path: str,
-        library: Library,
+        project: ProjectFiles,
         settings: Settings,
         ignored_lines: Ignores,
         in_folder: bool = True,
@@ -48,14 +48,14 @@ class Plan(FilePlan[Any]):
         failed_groups: FailedGroups | None = None,
     ) -> None:
         super().__init__(path, ignored_lines, failed_groups)
-        self.library = library
+        self.project = project
         self.settings = settings
         # Whether a folder was given, so that "nothing uses it" means something.
         self.in_folder = in_folder
         # Only the edits of a second run count, not its findings.
         self.is_second = before is not None
         self.documents: tuple[Document, ...] = ()
-        self.values = Values(path, library, settings.expose_parameters)
+        self.values = Values(path, project, settings.expose_parameters)
         # What rules have found out about the file, for each other.
         self.rule_facts: dict[KeyPath, Any] = {}
         # True once any target already has a requested value.
@@ -210,9 +210,10 @@ class Plan(FilePlan[Any]):
         settings = self.settings
         if not settings.wants(rule) or self.covers(rule, target.at):
             return False
-        return settings.selects_step(target.step_name) and (
-            not settings.kinds
-            or settings.selects_kind(target.kind.family, self.values.is_distributed(target))
+        if settings.steps and target.step_name not in settings.steps:
+            return False
+        return not settings.kinds or settings.selects_kind(
+            target.kind.family, self.values.is_distributed(target)
         )
 
     def ignored(self, rule: str, target: Target, path: KeyPath = ()) -> bool:
@@ -297,7 +298,7 @@ class Plan(FilePlan[Any]):
             "component is written"
         )
         if target.reference is not None:
-            if self.library.is_given(target.reference):
+            if self.project.is_given(target.reference):
                 return
             reason = f"its steps are in {written}: give that file too"
         message = f"not set on the steps of {target.shown}"
@@ -312,7 +313,7 @@ class Plan(FilePlan[Any]):
 
     def evidence(self, target: Target) -> tuple[FrameworkEvidence, ...]:
         if target.path not in self._evidence:
-            self._evidence[target.path] = self.library.evidence(target, self.path)
+            self._evidence[target.path] = self.project.evidence(target, self.path)
         return self._evidence[target.path]
 
     def has_no_evidence(self, target: Target) -> bool:

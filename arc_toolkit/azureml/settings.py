@@ -62,10 +62,6 @@ class Settings:
         """Whether `--only` and `--skip` let this rule (or setting) work."""
         return rule not in self.skip and (not self.only or rule in self.only)
 
-    def selects_step(self, name: str | None) -> bool:
-        """Whether `--step` selects a target that is, or belongs to, a step of this name."""
-        return not self.steps or name in self.steps
-
     def selects_kind(self, family: str, distributed: bool) -> bool:
         """Whether `--kind` selects a target of this family; any that has a `distribution` is
         distributed too.

@@ -12,7 +12,7 @@ from typing import Any
 
 from arc_toolkit.azureml.documents import Target, is_bound
 from arc_toolkit.azureml.kinds import KINDS, Family, Role, Slot
-from arc_toolkit.azureml.library import Library
+from arc_toolkit.azureml.references import ProjectFiles
 from arc_toolkit.edit.yaml.nodes import KeyPath, YamlNode
 
 # `${{inputs.x}}`, and `${{parent.inputs.x}}` in a step.
@@ -27,10 +27,10 @@ _INLINE = ("component", "trial")
 class Values:
     """What the targets of one file have, during a run."""
 
-    def __init__(self, path: str, library: Library, exposes: bool = False) -> None:
+    def __init__(self, path: str, project: ProjectFiles, exposes: bool = False) -> None:
         self.pending: dict[KeyPath, Any] = {}
         self._path = path
-        self._library = library
+        self._project = project
         # Exposed parameters have the same value everywhere.
         self._exposes = exposes
         self._passed: dict[str, set[str]] = {}
@@ -53,14 +53,14 @@ class Values:
         if (own := self.own(target, first, *rest)) is not None:
             return own
         is_step = target.kind.role == Role.STEP
-        if path and name in ("resources", "distribution") and name in target.own and is_step:
+        if path and name in ("resources", "distribution") and name in target.fields and is_step:
             return None  # those of a step replace those of its component
         if target.kind.role.is_trial and target.parent is not None:
             return self.effective(target.parent, name, *path)
         for inline in _INLINE:
-            if inline in target.own and (value := target.text(inline, name, *path)) is not None:
+            if inline in target.fields and (value := target.text(inline, name, *path)) is not None:
                 return value
-        document = self._library.referenced(target)
+        document = self._project.referenced(target)
         return document.root.text(name, *path) if document else None
 
     def is_distributed(self, target: Target) -> bool:
@@ -68,7 +68,7 @@ class Values:
         holders = ((), *((inline,) for inline in _INLINE))
         if any(target.get(*holder, "distribution") is not None for holder in holders):
             return True
-        document = self._library.referenced(target)
+        document = self._project.referenced(target)
         return document is not None and document.root.get("distribution") is not None
 
     def replaced_resources(self, target: Target) -> YamlNode | None:
@@ -82,7 +82,7 @@ class Values:
         for inline in _INLINE:
             if (node := target.get(inline, "resources")) is not None:
                 return node
-        document = self._library.referenced(target)
+        document = self._project.referenced(target)
         return document.root.get("resources") if document else None
 
     def instance_type(self, target: Target) -> str | None:
@@ -120,7 +120,7 @@ class Values:
             return passed
         paths = (("inputs", name), ("inputs", name, "default"), ("inputs", name, "value"))
         value = next(filter(None, (self.own(holder, *path) for path in paths)), None)
-        if value is None and (document := self._library.referenced(holder)):
+        if value is None and (document := self._project.referenced(holder)):
             value = document.root.text("inputs", name, "default")
         return self.possible(holder, value, depth + 1)
 
@@ -134,7 +134,7 @@ class Values:
         if name not in self._passed:
             self._passed[name] = set()  # also for two pipelines that name each other
             default = pipeline.text("inputs", name, "default")
-            for file, step in self._library.users(self._path, Family.PIPELINE):
+            for file, step in self._project.users(self._path, Family.PIPELINE):
                 text = step.text("inputs", name) or default
-                self._passed[name] |= Values(file.path, self._library).possible(step, text, depth)
+                self._passed[name] |= Values(file.path, self._project).possible(step, text, depth)
         return self._passed[name]

@@ -18,8 +18,8 @@ from arc_toolkit.azureml.expose_yaml import (
     report_root,
 )
 from arc_toolkit.azureml.kinds import Family, Role, Slot
-from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.plan import Plan
+from arc_toolkit.azureml.references import ProjectFiles
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.threads import PRESTEP, RESTEP
 from arc_toolkit.edit.files.ignores import Ignores, find_ignores
@@ -65,7 +65,7 @@ class YamlPlan(Plan):
     def __init__(
         self,
         file: SourceFile,
-        library: Library,
+        project: ProjectFiles,
         settings: Settings,
         in_folder: bool = True,
         before: YamlPlan | None = None,
@@ -74,7 +74,7 @@ class YamlPlan(Plan):
     ) -> None:
         ignored_lines = find_ignores(file.yaml.text)
         super().__init__(
-            file.path, library, settings, ignored_lines, in_folder, before, failed_groups
+            file.path, project, settings, ignored_lines, in_folder, before, failed_groups
         )
         self.file = file
         self.documents = file.documents
@@ -228,13 +228,15 @@ class YamlPlan(Plan):
         if step.overrides_resources:
             names = (slot.path[-1],) if slot != Slot.INSTANCE_COUNT else RESOURCE_KEYS
             return all(
-                self._move_below_resources(step, name, slot) for name in names if name in step.own
+                self._move_below_resources(step, name, slot)
+                for name in names
+                if name in step.fields
             )
         inline = step.kind.family == Family.COMMAND and step.get("component") is None
         return not (inline and slot == Slot.INSTANCE_COUNT) or move_to_component(self, step)
 
     def _move_below_resources(self, step: Target, name: str, slot: Slot) -> bool:
-        key, node = step.own[name]
+        key, node = step.fields[name]
         if id(key) in self._moved:
             return True
         self._moved.add(id(key))

@@ -432,7 +432,7 @@ def _sweep_spec(plan: PythonPlan, component: object) -> LegacySpec | None:
     if not isinstance(component, Component) or not component.file:
         return None
     path = os.path.normpath(os.path.join(plan.resolver.folder, component.file))
-    data = read_or_none(plan.library.read, path)
+    data = read_or_none(plan.project.read, path)
     spec = parse_spec(path, data) if data is not None else None
     return spec if spec is not None and "sweep" in str(spec.data.get("type", "")).lower() else None
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from arc_toolkit.azureml.kinds import KINDS, Family, Role
-from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.python.module import Module
 from arc_toolkit.azureml.python.python_engine import MakePlan
 from arc_toolkit.azureml.python.python_plan import PythonPlan
+from arc_toolkit.azureml.references import ProjectFiles
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.findings import FileResult
 from arc_toolkit.migrate.code_sweeps import convert_steps
@@ -28,15 +28,15 @@ class V2Conversions:
     """Implements `azureml_files.Conversions`."""
 
     def convert_spec(
-        self, path: str, data: bytes, settings: Settings, library: Library
+        self, path: str, data: bytes, settings: Settings, project: ProjectFiles
     ) -> FileResult | None:
         """The v2 files for a v1.5 sweep; None for any other file."""
         spec = KINDS[Family.SWEEP, Role.SPEC]
         if not _wants_sweeps(settings) or all(
-            document.root.kind is not spec for document in library.parse(path, data).documents
+            document.root.kind is not spec for document in project.parse(path, data).documents
         ):
             return None
-        return convert(path, data, settings, library.read)
+        return convert(path, data, settings, project.read)
 
     def plan_code(self, settings: Settings) -> MakePlan | None:
         """`plan_conversions` if the command line asks for a conversion."""
@@ -45,10 +45,14 @@ class V2Conversions:
 
 
 def plan_conversions(
-    module: Module, library: Library, settings: Settings, path: str, first: PythonPlan | None = None
+    module: Module,
+    project: ProjectFiles,
+    settings: Settings,
+    path: str,
+    first: PythonPlan | None = None,
 ) -> PythonPlan:
     """The changes and new files for a module; `first` is the plan of the run before."""
-    plan = PythonPlan(module, library, settings, path, first)
+    plan = PythonPlan(module, project, settings, path, first)
     if _wants_sweeps(settings):
         convert_steps(plan)
         convert_configs(plan)

@@ -158,7 +158,7 @@ def _read_file(
     if name is None or resolver.role(holder, statement).name != CONFIG:
         return False
     try:
-        content = yaml.safe_load(resolver.library.read(os.path.join(resolver.folder, name)))
+        content = yaml.safe_load(resolver.project.read(os.path.join(resolver.folder, name)))
     except (OSError, ValueError, yaml.YAMLError):
         return False
     config = content.get("parallel_run_config") if isinstance(content, dict) else None

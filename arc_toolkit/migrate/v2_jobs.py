@@ -81,7 +81,7 @@ def add_job(plan: PythonPlan, name: str, suffix: str, text: str) -> str:
     path = next(path for path in paths if path not in used)
     settings = replace(plan.settings, sweep_to_v2=False, prs_to_v2=False)
     data = text.encode()
-    plan.new_files.append((path, patch_yaml(path, data, settings, plan.library).after or data))
+    plan.new_files.append((path, patch_yaml(path, data, settings, plan.project).after or data))
     return path
 
 

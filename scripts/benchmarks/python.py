@@ -15,8 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from arc_toolkit.azureml.azureml_files import AzureMLFiles
-from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.python.python_engine import patch_source
+from arc_toolkit.azureml.references import ProjectFiles
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.batch import run
 from arc_toolkit.file_io import is_missing, read_raw
@@ -135,10 +135,10 @@ if __name__ == "__main__":
 
 def make_tree(folder: Path) -> tuple[list[Path], list[Path]]:
     """Ordinary files and pipelines."""
-    library = Path(sysconfig.get_paths()["stdlib"])
+    project = Path(sysconfig.get_paths()["stdlib"])
     ordinary = []
-    for path in sorted(library.rglob("*.py")):
-        inner = path.relative_to(library)
+    for path in sorted(project.rglob("*.py")):
+        inner = path.relative_to(project)
         if "site-packages" in inner.parts or "lib2to3" in inner.parts or inner.parts[0] == "test":
             continue
         target = folder / "ordinary" / inner
@@ -162,8 +162,8 @@ def patch_all(files: list[tuple[str, bytes]]) -> Callable[[], list[FileResult]]:
     """As in a run: what one file says about its components, another does not ask again."""
 
     def call() -> list[FileResult]:
-        library = Library(read_raw, is_missing)
-        return [patch_source(path, data, SETTINGS, library) for path, data in files]
+        project = ProjectFiles(read_raw, is_missing)
+        return [patch_source(path, data, SETTINGS, project) for path, data in files]
 
     return call
 

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from arc_toolkit.azureml.azureml_files import patch_yaml
-from arc_toolkit.azureml.library import Library
+from arc_toolkit.azureml.references import ProjectFiles
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.findings import FileResult
 
@@ -70,10 +70,10 @@ def patch(
         except KeyError:
             raise FileNotFoundError(name) from None
 
-    library = Library(read)
+    project = ProjectFiles(read)
     for name, content in around.items():
-        library.note_uses(name, content)
-    return patch_yaml(path, data, Settings(**settings), library, in_folder)
+        project.note_uses(name, content)
+    return patch_yaml(path, data, Settings(**settings), project, in_folder)
 
 
 def check_transformed(before: str, after: str, **arguments: Any) -> FileResult:

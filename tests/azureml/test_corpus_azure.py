@@ -14,7 +14,7 @@ import yaml
 
 from arc_toolkit.azureml.azureml_files import AzureMLFiles
 from arc_toolkit.azureml.documents import parse
-from arc_toolkit.azureml.library import Library
+from arc_toolkit.azureml.references import ProjectFiles
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.threads import LIGHTGBM_NAMES, prestep
 from arc_toolkit.batch import run, write
@@ -96,7 +96,7 @@ def test_what_loaded_before_loads_after_and_differs_in_the_asked_fields_only(
 
 
 def _load(azure: Any, path: Path) -> Any:
-    document = parse(str(path), path.read_bytes(), Library(read_raw)).documents[0]
+    document = parse(str(path), path.read_bytes(), ProjectFiles(read_raw)).documents[0]
     job = document.root.kind.role == "job"
     return (azure.load_job if job else azure.load_component)(str(path))
 
@@ -206,7 +206,7 @@ def test_no_azureml_file_of_the_corpus_is_unreadable() -> None:
     broken = {}
     for path in sorted(CORPUS.rglob("*.y*ml")):
         try:
-            parse(str(path), path.read_bytes(), Library(read_raw))
+            parse(str(path), path.read_bytes(), ProjectFiles(read_raw))
         except Unreadable as error:
             if error.cause is not SkipCause.FOREIGN and CORPUS / "kubernetes" not in path.parents:
                 broken[path] = error.reason

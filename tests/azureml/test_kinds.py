@@ -9,8 +9,8 @@ import yaml
 
 from arc_toolkit.azureml.documents import parse
 from arc_toolkit.azureml.kinds import KINDS, Family, Role, Slot, TargetKind, recognise
-from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.python.python_engine import patch_source
+from arc_toolkit.azureml.references import ProjectFiles
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.edit.files.edits import Unreadable
 from arc_toolkit.file_io import read_raw
@@ -86,7 +86,7 @@ def test_kinds(text: str, kind: str) -> None:
 )
 def test_what_is_none_of_ours_is_reported(text: str, reason: str) -> None:
     with pytest.raises(Unreadable, match=reason):
-        parse("x.yml", text.encode(), Library(read_raw))
+        parse("x.yml", text.encode(), ProjectFiles(read_raw))
 
 
 def test_the_kinds_of_steps() -> None:
@@ -105,7 +105,7 @@ jobs:
   odd: {type: fl_scatter_gather}
 """
     file = parse(
-        "p.yml", text.encode(), Library(lambda _: b"type: pipeline\nversion: 1\njobs: {}\n")
+        "p.yml", text.encode(), ProjectFiles(lambda _: b"type: pipeline\nversion: 1\njobs: {}\n")
     )
     assert {target.name: target.kind.name for target in file.documents[0].steps} == {
         "by_type": "parallel step",
@@ -125,7 +125,7 @@ jobs:
     "text", ["# all indented\n\n  command: x\n  environment: e\n  code: .\n", '{"type": "sweep"}']
 )
 def test_roots_that_do_not_start_in_the_first_column(text: str) -> None:
-    assert parse("x.yml", text.encode(), Library(read_raw)).documents
+    assert parse("x.yml", text.encode(), ProjectFiles(read_raw)).documents
 
 
 STEP = "type: pipeline\njobs:\n  s:\n    type: {}\n    compute: azureml:c\n"
@@ -179,7 +179,7 @@ def test_a_kind_gets_the_settings_that_it_keeps(name: str) -> None:
     text, path, expected = ROWS[name]
     [target] = [
         target
-        for target in parse("x.yml", text.encode(), Library(read_raw)).documents[0].targets
+        for target in parse("x.yml", text.encode(), ProjectFiles(read_raw)).documents[0].targets
         if target.path[1:] == path
     ]
     assert target.kind.name == name

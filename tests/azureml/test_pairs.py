@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from arc_toolkit.azureml.azureml_files import patch_yaml
-from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.python.python_engine import patch_source
+from arc_toolkit.azureml.references import ProjectFiles
 from arc_toolkit.azureml.rules import all_rules
 from arc_toolkit.azureml.settings import Settings
 from tests.azureml.test_rules import TYPES
@@ -698,10 +698,10 @@ def _compare(pair: tuple[set[str], str, str, dict[str, Any]], folder: Path) -> N
     rules, text, code, settings = pair
     (folder / "train.yml").write_text(COMMAND)
     (folder / "score.yml").write_text(PARALLEL)
-    library = Library(lambda path: Path(path).read_bytes())
+    project = ProjectFiles(lambda path: Path(path).read_bytes())
     yaml_file, code_file = str(folder / "job.yml"), str(folder / "job.py")
     data = textwrap.dedent(text).encode()
-    as_yaml = patch_yaml(yaml_file, data, Settings(**settings), library)
+    as_yaml = patch_yaml(yaml_file, data, Settings(**settings), project)
     # YAML has no such thing as a step that is not called.
     in_code = Settings(**settings, skip=frozenset({"uncalled-command"}))
     as_code = patch_source(code_file, (CODE + textwrap.dedent(code)).encode(), in_code)

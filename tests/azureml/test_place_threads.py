@@ -111,7 +111,7 @@ def test_faiss_with_a_dataloader_gets_its_share_of_the_cores() -> None:
 
 def test_faiss_workers_are_found_in_the_code(tmp_path_factory: pytest.TempPathFactory) -> None:
     from arc_toolkit.azureml.azureml_files import patch_yaml
-    from arc_toolkit.azureml.library import Library
+    from arc_toolkit.azureml.references import ProjectFiles
     from arc_toolkit.azureml.settings import Settings
     from arc_toolkit.file_io import read_raw
 
@@ -120,7 +120,7 @@ def test_faiss_workers_are_found_in_the_code(tmp_path_factory: pytest.TempPathFa
     (top / "src" / "a.py").write_text("import faiss, torch\nDataLoader(x, num_workers=16)\n")
     job = b"command: python a.py\nenvironment: e\ncompute: c\ncode: src\n"
     settings = Settings(threads="auto", cores=32)
-    result = patch_yaml(str(top / "job.yml"), job, settings, Library(read_raw))
+    result = patch_yaml(str(top / "job.yml"), job, settings, ProjectFiles(read_raw))
     assert yaml.safe_load(result.after or b"")["environment_variables"] == {"OMP_NUM_THREADS": "2"}
 
 

@@ -120,9 +120,9 @@ def test_a_python_plan_that_would_change_its_result_again(
 ) -> None:
     true = python_plan.make_plan
 
-    def plan(module: Any, library: Any, settings: Any, path: str, first: Any = None) -> Any:
+    def plan(module: Any, project: Any, settings: Any, path: str, first: Any = None) -> Any:
         # The second plan is the first one again, with its changes.
-        return true(module, library, settings, path, first) if first is None else first
+        return true(module, project, settings, path, first) if first is None else first
 
     monkeypatch.setattr("arc_toolkit.azureml.python.python_engine.make_plan", plan)
     refused(run(), "a second run would change it again")

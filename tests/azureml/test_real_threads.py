@@ -19,8 +19,8 @@ import ctypes, os
 import lightgbm, numpy
 data = lightgbm.Dataset(numpy.arange(64.0).reshape(32, 2), numpy.arange(32) % 2)
 lightgbm.train({'verbose': -1, 'num_leaves': 3, 'min_data_in_leaf': 1}, data, 1)
-[library, *_] = [line.split()[-1] for line in open('/proc/self/maps') if 'omp' in line]
-print(ctypes.CDLL(library).omp_get_max_threads(), len(os.listdir('/proc/self/task')))
+[project, *_] = [line.split()[-1] for line in open('/proc/self/maps') if 'omp' in line]
+print(ctypes.CDLL(project).omp_get_max_threads(), len(os.listdir('/proc/self/task')))
 """
 FAISS = "import faiss; print(faiss.omp_get_max_threads())"
 

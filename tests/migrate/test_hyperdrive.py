@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from arc_toolkit.azureml.azureml_files import patch_yaml
-from arc_toolkit.azureml.library import Library
+from arc_toolkit.azureml.references import ProjectFiles
 from arc_toolkit.azureml.settings import Settings
 from tests.migrate.support import azure, body, convert_python, patch_file, read
 
@@ -228,7 +228,7 @@ def test_the_job_loads_and_sends_what_it_says(tmp_path: Path) -> None:
 def test_a_second_run_finds_nothing_to_set_in_the_job(settings: dict[str, Any]) -> None:
     asked = Settings(sweep_to_v2=True, **settings)
     [(path, content)] = patch_file("p.py", NOTEBOOK.encode(), asked).new_files
-    assert patch_yaml(path, content, asked, Library(read)).after is None
+    assert patch_yaml(path, content, asked, ProjectFiles(read)).after is None
     trial = yaml.safe_load(content)["trial"]
     assert trial.get("resources", {}).get("instance_type") == settings.get("instance_type")
 

@@ -14,9 +14,9 @@ from functools import cached_property
 
 from arc_toolkit.azureml.documents import Document, parse
 from arc_toolkit.azureml.kinds import Family
-from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.python.module import Module, folders_around
 from arc_toolkit.azureml.python.sdk_objects import Component, Generation
+from arc_toolkit.azureml.references import ProjectFiles
 from arc_toolkit.edit.code.expressions import calls_in
 from arc_toolkit.edit.code.names import Block, Scope, Statement
 from arc_toolkit.edit.code.source import Source
@@ -34,11 +34,11 @@ class ComponentFiles:
     """Reads the component files of one module; a component whose kind is unknown is taken for `assume`."""
 
     def __init__(
-        self, module: Module, values: Evaluator, library: Library, assume: Family | None
+        self, module: Module, values: Evaluator, project: ProjectFiles, assume: Family | None
     ) -> None:
         self._module = module
         self._values = values
-        self._library = library
+        self._project = project
         self._assume = assume
         self._folder = os.path.dirname(values.file)
 
@@ -65,11 +65,11 @@ class ComponentFiles:
         """In the folder of the code, or where it may be run from; or written by the code."""
         for folder in folders_around(self._folder):
             file = os.path.normpath(os.path.join(folder, name))
-            yield file, self._library.load(file)
+            yield file, self._project.load(file)
         file = os.path.normpath(os.path.join(self._folder, name))
         content = self._written_texts.get(os.path.normpath(name))
         try:
-            written = parse(file, content.encode(), self._library).documents if content else ()
+            written = parse(file, content.encode(), self._project).documents if content else ()
         except Unreadable:
             written = ()
         yield file, written[0] if written else None

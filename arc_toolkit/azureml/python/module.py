@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.python.sdk_objects import KEY_WORDS
+from arc_toolkit.azureml.references import ProjectFiles
 from arc_toolkit.edit.code.expressions import chain, last_name
 from arc_toolkit.edit.code.names import Binding, CodeScopes, Statement
 from arc_toolkit.edit.code.scopes import ScopeReader
@@ -181,7 +181,7 @@ def folders_around(folder: str) -> Iterator[str]:
         folder = os.path.dirname(folder)
 
 
-def find_module(path: str, folder: str, library: Library) -> ProjectModule | None:
+def find_module(path: str, folder: str, project: ProjectFiles) -> ProjectModule | None:
     """The module of `package.module.name`, imported in a folder; None if it is not one of the project."""
     inner = path.lstrip(".")
     above = len(path) - len(inner)
@@ -196,10 +196,10 @@ def find_module(path: str, folder: str, library: Library) -> ProjectModule | Non
         for place in places:
             for file in (f"{start}.py" if end else "", os.path.join(start, "__init__.py")):
                 full = os.path.join(place, file)
-                if not file or library.missing(full):
+                if not file or project.missing(full):
                     continue
                 try:
-                    return ProjectModule(full, library.read(full), ".".join(parts[end:]))
+                    return ProjectModule(full, project.read(full), ".".join(parts[end:]))
                 except (OSError, ValueError):
                     continue
     return None

@@ -6,10 +6,10 @@ from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import replace
 
-from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.python import sdk_objects as sdk
 from arc_toolkit.azureml.python.module import Module, read_module
 from arc_toolkit.azureml.python.python_plan import PythonPlan, make_plan
+from arc_toolkit.azureml.references import ProjectFiles
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.edit.code.code_text import CodeText, read_notebook, read_source
 from arc_toolkit.edit.code.source import Source, decode, parse, quiet
@@ -20,50 +20,50 @@ from arc_toolkit.file_io import read_raw
 from arc_toolkit.findings import FileResult, Finding
 
 _ACTIONS = tuple(word.decode() for word in sdk.ACTIONS)
-# Module, library, settings, path and the plan of the run before -> plan.
-MakePlan = Callable[[Module, Library, Settings, str, PythonPlan | None], PythonPlan]
+# Module, project, settings, path and the plan of the run before -> plan.
+MakePlan = Callable[[Module, ProjectFiles, Settings, str, PythonPlan | None], PythonPlan]
 
 
 def patch_source(
     path: str,
     data: bytes,
     settings: Settings,
-    library: Library | None = None,
+    project: ProjectFiles | None = None,
     convert: MakePlan | None = None,
     note: Callable[[PythonPlan], None] | None = None,
 ) -> FileResult:
-    """What the settings and rules make of one Python file; `library` has the files around it.
+    """What the settings and rules make of one Python file; `project` has the files around it.
 
     `convert` plans the conversions that come before the settings.
     """
-    return _patch(path, data, settings, library, convert, note, _read_source)
+    return _patch(path, data, settings, project, convert, note, _read_source)
 
 
 def patch_notebook(
     path: str,
     data: bytes,
     settings: Settings,
-    library: Library | None = None,
+    project: ProjectFiles | None = None,
     convert: MakePlan | None = None,
     note: Callable[[PythonPlan], None] | None = None,
 ) -> FileResult:
     """What the settings and rules make of the code cells of one notebook, as one module."""
-    return _patch(path, data, settings, library, convert, note, _read_notebook)
+    return _patch(path, data, settings, project, convert, note, _read_notebook)
 
 
 def _patch(
     path: str,
     data: bytes,
     settings: Settings,
-    library: Library | None,
+    project: ProjectFiles | None,
     convert: MakePlan | None,
     note: Callable[[PythonPlan], None] | None,
     read: Callable[[bytes], CodeText],
 ) -> FileResult:
-    library = library or Library(read_raw)
+    project = project or ProjectFiles(read_raw)
     makes = (make_plan,) if convert is None else (convert, make_plan)
     with quiet():
-        tasks = [PythonTask(path, settings, library, read, make, note) for make in makes]
+        tasks = [PythonTask(path, settings, project, read, make, note) for make in makes]
         return process_file(path, data, *tasks)
 
 
@@ -74,14 +74,14 @@ class PythonTask(FileTask[CodeText, PythonPlan]):
         self,
         path: str,
         settings: Settings,
-        library: Library,
+        project: ProjectFiles,
         read: Callable[[bytes], CodeText],
         make: MakePlan,
         note: Callable[[PythonPlan], None] | None,
     ) -> None:
         self._path = path
         self._settings = settings
-        self._library = library
+        self._project = project
         self._read = read
         self._make = make
         self._note = note
@@ -100,7 +100,7 @@ class PythonTask(FileTask[CodeText, PythonPlan]):
         if not text.cells and not _may_have_targets(text.data):
             return None
         module = read_module(text.sources)
-        plan = self._make(module, self._library, self._settings, self._path, before)
+        plan = self._make(module, self._project, self._settings, self._path, before)
         if before is None:
             if self._note is not None:
                 self._note(plan)

@@ -12,7 +12,6 @@ from arc_toolkit.azureml.apply_threads import not_set
 from arc_toolkit.azureml.documents import Parameter, Setting, Target
 from arc_toolkit.azureml.evidence import FrameworkEvidence, evidence_in_command
 from arc_toolkit.azureml.kinds import Family, Slot
-from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.azureml.python.code_fields import CodeValue, named_values
 from arc_toolkit.azureml.python.expose_python import ExposedParameters
@@ -22,6 +21,7 @@ from arc_toolkit.azureml.python.python_writer import PythonWriter
 from arc_toolkit.azureml.python.resolve import SdkResolver
 from arc_toolkit.azureml.python.sdk_objects import Builder, Step, Sweep
 from arc_toolkit.azureml.python.steps import build_documents, find_targets
+from arc_toolkit.azureml.references import ProjectFiles
 from arc_toolkit.azureml.rules import run_rules
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.threads import PRESTEP, RESTEP
@@ -62,18 +62,18 @@ class PythonPlan(Plan):
     def __init__(
         self,
         module: Module,
-        library: Library,
+        project: ProjectFiles,
         settings: Settings,
         path: str,
         first: PythonPlan | None = None,
     ) -> None:
-        super().__init__(path, library, settings, Ignores(), before=first)
+        super().__init__(path, project, settings, Ignores(), before=first)
         # A second plan has other targets.
         self._evidence = {}
-        self.values = PythonValues(path, library, settings.expose_parameters)
+        self.values = PythonValues(path, project, settings.expose_parameters)
         self.module = module
         self.resolver = SdkResolver(
-            module, path, library, Family(settings.assume) if settings.assume else None
+            module, path, project, Family(settings.assume) if settings.assume else None
         )
         self.python_targets = find_targets(module, self.resolver)
         self.python_pipelines, self.documents = build_documents(self.python_targets, self.resolver)
@@ -405,10 +405,14 @@ def _line(source: Source, line: int) -> YamlNode:
 
 
 def make_plan(
-    module: Module, library: Library, settings: Settings, path: str, first: PythonPlan | None = None
+    module: Module,
+    project: ProjectFiles,
+    settings: Settings,
+    path: str,
+    first: PythonPlan | None = None,
 ) -> PythonPlan:
     """Everything that is to be changed and said about one file; `first` is the plan of the run before."""
-    plan = PythonPlan(module, library, settings, path, first)
+    plan = PythonPlan(module, project, settings, path, first)
     apply_settings(plan)
     plan.report_refusals()
     run_rules(plan, "\n".join(source.text for source in module.sources))

@@ -19,7 +19,6 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from arc_toolkit.azureml.kinds import Family
-from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.python import sdk_objects as sdk
 from arc_toolkit.azureml.python.component_files import LOADERS, ComponentFiles
 from arc_toolkit.azureml.python.module import Module, ProjectModule, find_module, read_module
@@ -39,6 +38,7 @@ from arc_toolkit.azureml.python.sdk_objects import (
     UnknownSdkObject,
     V1Job,
 )
+from arc_toolkit.azureml.references import ProjectFiles
 from arc_toolkit.edit.code.expressions import dotted, last_name
 from arc_toolkit.edit.code.names import Binding, Scope, Statement, certain_binding, find_bindings
 from arc_toolkit.edit.code.source import Source, decode, parse
@@ -58,7 +58,7 @@ _Answer = TypeVar("_Answer")
 
 
 class SdkResolver(Evaluator):
-    """Answers for one module; `path` is its own, and `library` reads the files that it names.
+    """Answers for one module; `path` is its own, and `project` reads the files that it names.
 
     `assume` is what a component is taken for whose kind is not known. `imports`: how many modules import each other
     on the way from the one that is patched to this one.
@@ -68,7 +68,7 @@ class SdkResolver(Evaluator):
         self,
         module: Module,
         path: str,
-        library: Library,
+        project: ProjectFiles,
         assume: Family | None = None,
         imports: int = 0,
         effort: Effort | None = None,
@@ -76,7 +76,7 @@ class SdkResolver(Evaluator):
         super().__init__(module, os.path.abspath(path), sdk.ROLES.__contains__, effort)
         self.module = module
         self.folder = os.path.dirname(self.file)
-        self.library = library
+        self.project = project
         self.assume = assume
         self._imports = imports
         self._objects: dict[int, SdkObject] = {}
@@ -85,7 +85,7 @@ class SdkResolver(Evaluator):
 
     @cached_property
     def _files(self) -> ComponentFiles:
-        return ComponentFiles(self.module, self, self.library, self.assume)
+        return ComponentFiles(self.module, self, self.project, self.assume)
 
     # --- names ---------------------------------------------------------------------------------------------------
 
@@ -376,12 +376,12 @@ class SdkResolver(Evaluator):
         """Whether a step gets its settings in another file of the run: the command object that it is made of, or a
         function that returns one, is there."""
         module = self._find_module(path)
-        if module is None or not self.library.is_given(module.file):
+        if module is None or not self.project.is_given(module.file):
             return False
         return bool(self._ask(replace(module, name=f"{module.name}()"), _makes_command))
 
     def _find_module(self, path: str) -> ProjectModule | None:
-        return find_module(path, self.folder, self.library) if path else None
+        return find_module(path, self.folder, self.project) if path else None
 
     def _ask(
         self, module: ProjectModule, answer: Callable[[SdkResolver, ast.expr, Statement], _Answer]
@@ -405,7 +405,7 @@ class SdkResolver(Evaluator):
             end = replace(last, block=block, order=last.order + 1)
             imports = self._imports + 1
             resolver = SdkResolver(
-                code, module.file, self.library, self.assume, imports, self.effort
+                code, module.file, self.project, self.assume, imports, self.effort
             )
             return answer(resolver, name, end)
 

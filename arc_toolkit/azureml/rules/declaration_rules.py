@@ -39,9 +39,9 @@ _FAMILIES_WITH_INPUTS = (Family.COMMAND, Family.PARALLEL, Family.SWEEP, Family.P
 
 @target_rule("error", needs=("type",))
 def unknown_type(plan: Plan, target: Target) -> None:
-    if "inputs" in target.own and _is_used_as_job(plan, target):
+    if "inputs" in target.fields and _is_used_as_job(plan, target):
         _check_input_types(plan, target)
-    if "type" in target.own:
+    if "type" in target.fields:
         _check_type(plan, target)
 
 
@@ -58,7 +58,7 @@ def _check_type(plan: Plan, target: Target) -> None:
     if name in _PREVIEW_TYPES and role == Role.STEP:
         reason = "today it is the type of the component: `type: command`"
     message = f"`type: {name}` of {target.shown} is not a type of AzureML: it is rejected"
-    plan.report(unknown_type, message, target.own["type"][1], reason=reason)
+    plan.report(unknown_type, message, target.fields["type"][1], reason=reason)
 
 
 def _is_used_as_job(plan: Plan, target: Target) -> bool:
@@ -68,12 +68,12 @@ def _is_used_as_job(plan: Plan, target: Target) -> bool:
     return (
         target.kind is KINDS[Family.PIPELINE, Role.JOB]
         and "job" in (target.text("$schema") or "").lower()
-        and not plan.library.uses(plan.path)
+        and not plan.project.uses(plan.path)
     )
 
 
 def _check_input_types(plan: Plan, target: Target) -> None:
-    for name, (_, value) in pairs(target.own["inputs"][1]).items():
+    for name, (_, value) in pairs(target.fields["inputs"][1]).items():
         node = get(value, "type")
         text = text_of(node)
         if node is None or text is None or "${{" in text or text.lower() in _DATA_TYPES:
@@ -97,7 +97,7 @@ def wrong_schema(plan: Plan) -> None:
             message = f"`$schema` names a job, and this is a {root.kind.name}"
         else:
             continue
-        plan.report(wrong_schema, message, root.own["$schema"][0])
+        plan.report(wrong_schema, message, root.fields["$schema"][0])
 
 
 @target_rule("error")
@@ -117,7 +117,7 @@ def _report_component_name(plan: Plan, name: str, node: YamlNode) -> None:
     message = f"`{name}` is rejected as the name of a component"
     reason = "lower-case letters, digits and `_` only, and a letter in front"
     # A pipeline or deployment that references the file does not read its name.
-    uses = plan.library.uses(plan.path)
+    uses = plan.project.uses(plan.path)
     if uses and uses <= {"component", "trial"}:
         message += " that is registered or loaded by itself"
         reason += "; the files that use it do not mind"

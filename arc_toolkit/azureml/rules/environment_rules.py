@@ -42,7 +42,7 @@ _FROM = re.compile(r"(?im)^[ \t]*FROM[ \t]+(?:--\S+[ \t]+)*(\S+)(?:[ \t]+AS[ \t]
 @target_rule("error", language="yaml, python", needs=("environment_variables",))
 def dropped_environment_variables(plan: Plan, target: Target) -> None:
     kind = target.kind
-    pair = target.own.get("environment_variables")
+    pair = target.fields.get("environment_variables")
     if pair is None or kind.variables or kind.role in (Role.SPEC, Role.V15_STEP):
         return
     names = ", ".join(pairs(pair[1]))
@@ -174,7 +174,7 @@ def _replace_expression(
 
 @target_rule("warning", language="yaml, python", needs=("environment",))
 def old_base_image(plan: Plan, target: Target) -> None:
-    for own in (target.own, pairs(target.get("task"))):
+    for own in (target.fields, pairs(target.get("task"))):
         # Clusters of VMs run any image.
         if "environment" in own and not compute_facts(plan, target).is_elsewhere:
             snapshot = (target.text("code") or "") if target.kind.role == Role.SPEC else ""
@@ -193,8 +193,8 @@ def _check_environment(plan: Plan, key: YamlNode, environment: YamlNode, snapsho
         plan.report(old_base_image, message, environment)
     dockerfile = dockerfile_of(environment) if name is None else None
     if dockerfile is not None:
-        path = plan.library.in_snapshot(folder_of(plan.path), snapshot, dockerfile)
-        image = _last_image(plan.library.read_text(path) or "")
+        path = plan.project.in_snapshot(folder_of(plan.path), snapshot, dockerfile)
+        image = _last_image(plan.project.read_text(path) or "")
         if _is_old(image):
             file = os.path.basename(path)
             message = f"{file} starts from {image}, which is older than Ubuntu 20.04"

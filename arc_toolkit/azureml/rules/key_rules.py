@@ -163,7 +163,7 @@ def _moved_values(item: ForeignKey) -> dict[KeyPath, str | int]:
         values = [value for _, value in pairs(item.value).values()]
         if (
             target.kind.role != Role.STEP
-            or name in target.own
+            or name in target.fields
             or not all(isinstance(value, yaml.ScalarNode) for value in values)
         ):
             return {}
@@ -179,7 +179,7 @@ def _moved_values(item: ForeignKey) -> dict[KeyPath, str | int]:
 
 def _unread_keys(target: Target) -> Iterator[tuple[YamlNode, str]]:
     """Keys that the schema has, but that nothing reads in this file; each with a message."""
-    own = target.own
+    own = target.fields
     if target.kind.role == Role.SPEC:
         if "resources" in own and target.kind.family != Family.OTHER:
             message = "a v1.5 spec has no `resources`: they are run settings of the step"
@@ -216,7 +216,7 @@ def duplicate_key(plan: Plan, target: Target) -> None:
 @target_rule("error")
 def not_a_mapping(plan: Plan, target: Target) -> None:
     for name in (*MAPPINGS, *_FREE_MAPPINGS):
-        key, node = target.own.get(name, (None, None))
+        key, node = target.fields.get(name, (None, None))
         if key is None or isinstance(node, yaml.MappingNode) or not _is_mapping(target, name):
             continue
         if not is_null(node):
@@ -244,7 +244,7 @@ def _is_mapping(target: Target, name: str) -> bool:
 def not_a_value(plan: Plan, target: Target) -> None:
     for path in _SINGLE_VALUES if target.kind.role != Role.SPEC else ():
         first, *rest = path
-        key, node = target.own.get(first, (None, None))
+        key, node = target.fields.get(first, (None, None))
         value = get(node, *rest)
         if key is None or value is None or isinstance(value, yaml.ScalarNode):
             continue

@@ -44,7 +44,7 @@ def unused_component(plan: Plan) -> None:
     cannot = "settings that a component cannot hold (environment variables, compute)"
     for document in plan.documents if plan.in_folder else ():
         root = document.root
-        if root.kind.role == Role.COMPONENT and not plan.library.uses(plan.path):
+        if root.kind.role == Role.COMPONENT and not plan.project.uses(plan.path):
             message = f"nothing in the given paths uses {root.kind.name} `{root.name}`"
             reason = f"{cannot} have no step to go to"
             plan.report(unused_component, message, root.at, reason=reason)
@@ -70,11 +70,11 @@ def _leads_to(plan: Plan, first: Target, path: str) -> bool:
         if step.reference == path:
             return True
         # A step without `type` has the kind of its file, which may be a pipeline.
-        may_be_pipeline = step.kind.family == Family.PIPELINE or "type" not in step.own
+        may_be_pipeline = step.kind.family == Family.PIPELINE or "type" not in step.fields
         if step.reference is None or step.reference in visited or not may_be_pipeline:
             continue
         visited.add(step.reference)
-        if document := plan.library.load(step.reference):
+        if document := plan.project.load(step.reference):
             steps += document.steps
     return False
 
@@ -84,10 +84,10 @@ def missing_reference(plan: Plan, target: Target) -> None:
     if plan.path == "-":  # standard input has no folder
         return
     for key, node, path in _referenced_files(plan, target):
-        if plan.library.missing(path):
+        if plan.project.missing(path):
             _report_missing(plan, target, f"`{key}`", "file", node, path)
     for node, path in _code_folders(plan, target):
-        if plan.library.missing_folder(path):
+        if plan.project.missing_folder(path):
             _report_missing(plan, target, "`code`", "folder", node, path)
 
 
@@ -106,23 +106,23 @@ def _referenced_files(plan: Plan, target: Target) -> Iterator[tuple[str, YamlNod
         yield key, target.get(key) or target.at, target.reference
     snapshot = (target.text("code") or "") if target.kind.role == Role.SPEC else ""
     for keys in _DEPENDENCIES:
-        if keys[0] not in target.own:
+        if keys[0] not in target.fields:
             continue
         node = target.get(*keys)
         text = text_of(node)
         if node is None or not text or "${{" in text or ":" in text.removeprefix("file:"):
             continue
         if not _has_includes(plan, target):
-            yield keys[-1], node, plan.library.in_snapshot(folder_of(plan.path), snapshot, text)
+            yield keys[-1], node, plan.project.in_snapshot(folder_of(plan.path), snapshot, text)
 
 
 def _code_folders(plan: Plan, target: Target) -> Iterator[tuple[YamlNode, str]]:
     """Node and path of the code. azure-ai-ml looks for the code of a step only in inline steps."""
-    if target.kind.role == Role.SPEC or "component" in target.own:
+    if target.kind.role == Role.SPEC or "component" in target.fields:
         return
     folder = folder_of(plan.path)
     for keys in _CODE:
-        node = target.get(*keys) if keys[0] in target.own else None
+        node = target.get(*keys) if keys[0] in target.fields else None
         text = text_of(node)
         if node is None or not text or _NOT_A_PATH.search(text):
             continue
@@ -136,7 +136,7 @@ def _has_includes(plan: Plan, target: Target) -> bool:
     """Whether the snapshot gets files of other folders, which are unknown here."""
     stem = os.path.splitext(full_path(plan.path))[0]
     includes = f"{stem}.additional_includes"
-    return "additional_includes" in target.own or not plan.library.missing(includes)
+    return "additional_includes" in target.fields or not plan.project.missing(includes)
 
 
 @rule("error", needs=("${{",))
@@ -153,7 +153,7 @@ def undeclared_input(plan: Plan) -> None:
                 _collect_undeclared(undeclared, scalar, pipeline, is_parent=True)
                 for message in _step_problems(plan, scalar, pipeline, target.path[:-1], steps):
                     plan.report(undeclared_input, message, scalar)
-        nodes = [target.get(name) for name in _USES if "component" not in target.own]
+        nodes = [target.get(name) for name in _USES if "component" not in target.fields]
         for node in nodes:
             for scalar in _bound_scalars(node) if node is not None else ():
                 _collect_undeclared(undeclared, scalar, target, is_parent=False)
@@ -196,7 +196,7 @@ def _has_output(plan: Plan, step: Target, output: str) -> bool:
     """Whether a step has an output; also true if its component is unknown."""
     if step.kind.family not in (Family.COMMAND, Family.PARALLEL):
         return True
-    document = plan.library.referenced(step)
+    document = plan.project.referenced(step)
     if document is None or document.root.kind.role != Role.COMPONENT:
         return True
     return output in pairs(step.get("outputs")) or _declares(document.root, "outputs", output)
@@ -210,7 +210,7 @@ def _declares(owner: Target, section: str, name: str) -> bool:
     targets = [owner, owner.parent] if owner.kind.role.is_trial and owner.parent else [owner]
     for target in targets:
         node = target.get(section)
-        if "<<" in target.own or not isinstance(node, yaml.MappingNode | None):
+        if "<<" in target.fields or not isinstance(node, yaml.MappingNode | None):
             return True
         # `a.b` is input `b` of group `a`: declared as `a`, or as each of its inputs.
         names = [str(key.value) for key, _ in node.value] if node is not None else []
@@ -218,7 +218,7 @@ def _declares(owner: Target, section: str, name: str) -> bool:
             return True
         if any(declared.startswith(f"{name}.") for declared in names):
             return True
-    return owner.kind.family == Family.PIPELINE and "component" in owner.own
+    return owner.kind.family == Family.PIPELINE and "component" in owner.fields
 
 
 def _bound_scalars(node: YamlNode, skip: str = "") -> Iterator[yaml.ScalarNode]:

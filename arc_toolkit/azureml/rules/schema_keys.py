@@ -127,7 +127,7 @@ def foreign_keys(plan: Plan) -> Sequence[ForeignKey]:
 
 def _find_keys(targets: Iterable[Target]) -> Iterator[ForeignKey]:
     for target in targets:
-        own = target.own
+        own = target.fields
         known = known_keys(target.kind)
         if known is not None and not known.issuperset(own):
             yield from _explained(target, "", own, known)
@@ -213,5 +213,5 @@ def _is_strict(target: Target) -> bool:
     """
     kind = target.kind
     if kind.role == Role.STEP:
-        return kind.family in _STRICT_STEPS and "component" not in target.own
+        return kind.family in _STRICT_STEPS and "component" not in target.fields
     return kind.role in (Role.JOB, Role.TRIAL)

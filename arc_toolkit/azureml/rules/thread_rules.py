@@ -93,7 +93,7 @@ def _runs_processes(plan: Plan, target: Target) -> bool:
     if kind.variables or kind.role.is_trial:
         return True
     is_sweep = kind.family == Family.SWEEP and plan.settings.threads is None
-    return is_sweep and plan.library.referenced(target) is not None
+    return is_sweep and plan.project.referenced(target) is not None
 
 
 def _is_on_kubernetes(plan: Plan, target: Target) -> bool | None:
@@ -109,7 +109,7 @@ def _is_on_kubernetes(plan: Plan, target: Target) -> bool | None:
 
 
 def _command(plan: Plan, target: Target) -> str:
-    if target.kind.family == Family.SWEEP and (trial := plan.library.referenced(target)):
+    if target.kind.family == Family.SWEEP and (trial := plan.project.referenced(target)):
         return trial.root.text("command") or ""
     return plan.values.effective(target, "command") or ""
 

@@ -6,8 +6,8 @@ import ast
 import json
 from textwrap import dedent
 
-from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.python.python_engine import patch_notebook, patch_source
+from arc_toolkit.azureml.references import ProjectFiles
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.file_io import read_raw
 from arc_toolkit.findings import FileResult, Finding
@@ -60,7 +60,7 @@ def patch(text: str, settings: Settings = BOTH, path: str = "pipeline.py") -> Fi
 
 def patch_bytes(path: str, data: bytes, settings: Settings) -> FileResult:
     convert = V2Conversions().plan_code(settings)
-    return patch_source(path, data, settings, Library(read_component), convert)
+    return patch_source(path, data, settings, ProjectFiles(read_component), convert)
 
 
 def check_noop(
@@ -122,7 +122,7 @@ def notebook(*cells: str | list[str], indent: int = 1) -> bytes:
 
 def patch_cells(data: bytes, settings: Settings = BOTH) -> FileResult:
     convert = V2Conversions().plan_code(settings)
-    return patch_notebook("pipeline.ipynb", data, settings, Library(read_component), convert)
+    return patch_notebook("pipeline.ipynb", data, settings, ProjectFiles(read_component), convert)
 
 
 def sources(data: bytes) -> list[str]:

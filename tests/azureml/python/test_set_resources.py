@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from textwrap import dedent
 
-from arc_toolkit.azureml.library import Library
 from arc_toolkit.azureml.python.python_engine import patch_source
+from arc_toolkit.azureml.references import ProjectFiles
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.findings import FileResult
 from tests.azureml.python.support import (
@@ -25,8 +25,10 @@ SIZED = COMPONENT + b"resources:\n  instance_count: 4\n  shm_size: 8g\n"
 
 
 def patch_sized(text: str, settings: Settings = TYPE) -> FileResult:
-    library = Library(lambda path: SIZED if path.endswith("sized.yml") else read_component(path))
-    return patch_source("pipeline.py", (SHARED + dedent(text)).encode(), settings, library)
+    project = ProjectFiles(
+        lambda path: SIZED if path.endswith("sized.yml") else read_component(path)
+    )
+    return patch_source("pipeline.py", (SHARED + dedent(text)).encode(), settings, project)
 
 
 def test_an_assignment_in_place_of_set_resources_repeats_what_the_call_kept() -> None:

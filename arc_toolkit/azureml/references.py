@@ -64,7 +64,7 @@ _REGISTERED = re.compile(
 )
 
 
-class Library:
+class ProjectFiles:
     """The files around those that are patched.
 
     `is_missing` says whether there is nothing at a path; if it is not given, `read` is tried.
@@ -104,7 +104,7 @@ class Library:
         parsed.
 
         Reading each YAML file here as well makes a run 15 % slower (228 files);
-        tests/azureml/test_library.py compares.
+        tests/azureml/test_references.py compares.
         """
         self._given[full_path(path)] = path
         if not path.endswith(CODE_ENDINGS):

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from arc_toolkit.azureml.documents import local_reference
-from arc_toolkit.azureml.library import Library
+from arc_toolkit.azureml.references import ProjectFiles
 from arc_toolkit.edit.files.edits import Unreadable
 from arc_toolkit.edit.yaml.nodes import read, text_of, walk
 from arc_toolkit.file_io import read_raw
@@ -37,13 +37,13 @@ def test_uses_in_public_files_are_those_of_their_nodes() -> None:
             expected = uses_by_nodes(path, data)
         except Unreadable:
             continue
-        library = Library(read_raw)
-        library.note_uses(path, data)
+        project = ProjectFiles(read_raw)
+        project.note_uses(path, data)
         beside = {
             os.path.join(os.path.dirname(path), name) for name in os.listdir(os.path.dirname(path))
         }
         for file in {*expected, *beside} - {path}:
-            assert library.uses(file) == expected.get(file, set()), (path, file)
+            assert project.uses(file) == expected.get(file, set()), (path, file)
         compared += len(expected)
     assert compared > 50
 
@@ -60,6 +60,6 @@ def test_uses_in_public_files_are_those_of_their_nodes() -> None:
     ],
 )
 def test_a_use_in_the_text(text: str, expected: set[str]) -> None:
-    library = Library(read_raw)
-    library.note_uses("pipeline.yml", text.encode())
-    assert library.uses("train.yml") == expected
+    project = ProjectFiles(read_raw)
+    project.note_uses("pipeline.yml", text.encode())
+    assert project.uses("train.yml") == expected
