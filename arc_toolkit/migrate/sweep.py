@@ -42,7 +42,6 @@ from arc_toolkit.migrate.search_space import (
 )
 from arc_toolkit.migrate.trial import (
     GROUP,
-    PLACEHOLDER,
     PYTHON_NAMES,
     SWEEP_KEYS,
     Trial,
@@ -241,8 +240,8 @@ class SweepPlan:
         self.cores = cores_of(settings.instance_type, settings)[0]
         others = [item for item in self.trial.inputs.values() if item.name not in self.swept]
         # Inputs that have, or need, a value; and optional ones without a value.
-        self.constants = [item for item in others if item.has_default or not item.is_optional]
-        self.absent = [item for item in others if item.is_optional and not item.has_default]
+        self.constants = [item for item in others if not item.is_absent]
+        self.absent = [item for item in others if item.is_absent]
 
     @cached_property
     def resources(self) -> dict[str, Any]:
@@ -342,14 +341,10 @@ def component_text(plan: SweepPlan, header: str, environment: Any) -> str:
 def _component_command(plan: SweepPlan) -> str:
     def keep(match: re.Match[str]) -> str:
         # v2 drops a group without a value for an optional input; around others it is not a group.
-        is_optional = any(plan.trial.inputs[name].is_optional for name in _input_names(match[2]))
+        is_optional = any(item.is_optional for item in plan.trial.inputs_in(match[2]))
         return match[0] if is_optional else match[1] + match[2]
 
     return GROUP.sub(keep, plan.trial.command)
-
-
-def _input_names(text: str) -> set[str]:
-    return {name for kind, name in PLACEHOLDER.findall(text) if kind == "inputs"}
 
 
 def step_text(plan: SweepPlan) -> str:
@@ -416,13 +411,15 @@ def sweep_job_text(plan: SweepPlan, environment: Any) -> str:
 
 def _job_command(plan: SweepPlan) -> str:
     """The command of a standalone job: swept inputs are `search_space`, without optional groups."""
-    missing = {item.name for item in plan.absent}
+
+    def absent(text: str) -> list[str]:
+        return [item.name for item in plan.trial.inputs_in(text) if item in plan.absent]
 
     def keep(match: re.Match[str]) -> str:
-        return "" if _input_names(match[2]) & missing else match[1] + match[2]
+        return "" if absent(match[2]) else match[1] + match[2]
 
     command = GROUP.sub(keep, plan.trial.command)
-    for name in sorted(_input_names(command) & missing):
+    for name in absent(command):
         raise plan.trial.source.refuse(
             f"the command uses the optional input {name} outside of brackets, and a job has no "
             f"value for it: write [--{name} {{inputs.{name}}}] or give it a default",

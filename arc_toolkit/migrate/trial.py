@@ -89,6 +89,11 @@ class TrialInput:
     def has_default(self) -> bool:
         return "default" in self.spec
 
+    @property
+    def is_absent(self) -> bool:
+        """Without a value unless the caller passes one."""
+        return self.is_optional and not self.has_default
+
 
 @dataclass(frozen=True)
 class Trial:
@@ -101,6 +106,11 @@ class Trial:
     command: str
     distribution: dict[str, Any] | None
     includes: list[str]
+
+    def inputs_in(self, command: str) -> list[TrialInput]:
+        """The inputs that a v2 command, or a part of it, names."""
+        names = [name for kind, name in PLACEHOLDER.findall(command) if kind == "inputs"]
+        return [self.inputs[name] for name in names if name in self.inputs]
 
     @property
     def plain_command(self) -> str:
@@ -187,6 +197,7 @@ def convert_trial(
             sweep.note(f"{name} {reason}", "search_space", name)
     names = _legal_names(source, inputs, python, "inputs")
     output_names = _legal_names(source, outputs, python, "outputs")
+    swept = {names[name]: drawn for name, drawn in space.items()}
     at = "launcher" if distribution else "command"
 
     def rename(kind: str, name: str) -> str:
@@ -196,17 +207,8 @@ def convert_trial(
         if new is None:
             reason = f"the command names {kind}.{name}, which is not declared: declare it"
             raise source.refuse(reason, at)
-        is_missing = section == "inputs" and name not in space and _has_no_value(inputs[name])
-        if kind == "inputs" and is_missing:
-            optional[new] = name
         return f"{section}.{new}"
 
-    optional: dict[str, str] = {}
-    command = convert_command(text, rename)
-    for _, new in PLACEHOLDER.findall(GROUP.sub("", command)):
-        if new in optional:
-            message = f"the command uses the optional input {optional[new]} outside of brackets"
-            source.warn(f"{message}: v2 has no value for it then", at)
     trial = Trial(
         source,
         {
@@ -217,15 +219,15 @@ def convert_trial(
             new: _declaration(source, "outputs", old, outputs[old])
             for old, new in output_names.items()
         },
-        command,
+        convert_command(text, rename),
         distribution,
         _includes(source, read_file),
     )
-    return trial, {names[name]: drawn for name, drawn in space.items()}
-
-
-def _has_no_value(declaration: dict[str, Any]) -> bool:
-    return declaration.get("optional") is True and "default" not in declaration
+    for item in trial.inputs_in(GROUP.sub("", trial.command)):
+        if item.is_absent and item.name not in swept:
+            message = f"the command uses the optional input {item.name} outside of brackets"
+            source.warn(f"{message}: v2 has no value for it then", at)
+    return trial, swept
 
 
 def _command(source: LegacySpec) -> tuple[str, dict[str, Any] | None]:

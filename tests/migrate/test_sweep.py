@@ -618,3 +618,14 @@ def test_names_that_the_python_form_needs_itself_give_way(tmp_path: Path) -> Non
     compile(module, "sweep_v2.py", "exec")
     assert "def sweep_import(\n    class_,\n    dsl_=" in module
     assert "inputs.dsl is named dsl_: Python has another use for it" in messages(result)
+
+
+@pytest.mark.parametrize("form", ["step", "job", "python"])
+def test_escaped_braces_around_a_name_are_text(tmp_path: Path, form: str) -> None:
+    trial = spec(
+        TRIAL, command="x {inputs.lr} [{{inputs.gone}} {inputs.extra}] ${{{{inputs.gone}}}}"
+    )
+    result = convert(tmp_path, trial_spec=trial, sweep_as=form)
+    assert component(result)["command"] == (
+        "x ${{inputs.lr}} $[[{inputs.gone} ${{inputs.extra}}]] ${{inputs.gone}}"
+    )
