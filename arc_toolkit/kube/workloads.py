@@ -7,6 +7,7 @@ new row.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -18,10 +19,6 @@ from arc_toolkit.kube.spot_refusals import INTERACTIVE, SERVING
 EACH_KEY = "*"
 EACH_ITEM = "[]"
 SpecPath = tuple[str, ...]
-
-_TEMPLATE = ("template", "spec")
-_JOB = ("spec", *_TEMPLATE)
-_REPLICATED = ("replicatedJobs", EACH_ITEM, "template", *_JOB)
 
 
 class Shape(Enum):
@@ -120,297 +117,248 @@ class WorkloadKind:
     refused: str = ""
 
 
-# Names that people give to the coordinator where they may choose the name: tasks of Volcano, jobs
-# of a JobSet.
+# Names of coordinators where people choose the names: tasks of Volcano, jobs of a JobSet.
 COORDINATOR_NAMES = frozenset(
     (
-        "launcher",
-        "mpimaster",
-        "master",
-        "chief",
-        "ps",
-        "head",
-        "driver",
-        "coordinator",
-        "leader",
-        "scheduler",
+        *("launcher", "mpimaster", "master", "chief", "ps", "head", "driver", "coordinator"),
+        *("leader", "scheduler"),
     )
 )
 
 
+def _path(text: str) -> SpecPath:
+    """`spec.tasks[].template.spec` as ("spec", "tasks", "[]", "template", "spec")."""
+    return tuple(text.replace(EACH_ITEM, f".{EACH_ITEM}").split("."))
+
+
+def _at(
+    text: str, role: str | None = None, shape: Shape = Shape.POD_SPEC, *, may_be_made: bool = False
+) -> RolePath:
+    return RolePath(_path(text), role, shape, may_be_made)
+
+
+def _row(
+    kind: str,
+    versions: str,
+    *specs: RolePath,
+    coordinators: Iterable[str] = (),
+    retry: Retry = Retry.ELSEWHERE,
+    family: KindFamily = KindFamily.PODS,
+    objects: str = "",
+    refused: str = "",
+) -> WorkloadKind:
+    inner = (_path(objects),) if objects else ()
+    names = frozenset(coordinators)
+    return WorkloadKind(kind, tuple(versions.split()), specs, names, retry, family, inner, refused)
+
+
+_POD = _at("spec.template.spec", "pod")
+_REPLICATED = "replicatedJobs[].template.spec.template.spec"
+_RUNTIME = f"template.spec.{_REPLICATED}"
+_TASKS = "tasks[].template.spec"
+_RAY = "ray.io/v1 ray.io/v1alpha1"
+_VOLCANO = "batch.volcano.sh/v1alpha1"
+_FLOW = "flow.volcano.sh/v1alpha1"
+_TRAINER = "trainer.kubeflow.org/v1alpha1"
+_SELDON = "mlops.seldon.io/v1alpha1"
+
+
 def _kubeflow(kind: str, field: str, *coordinators: str) -> WorkloadKind:
-    path = RolePath(("spec", field, EACH_KEY, *_TEMPLATE))
-    return WorkloadKind(
-        kind, ("kubeflow.org/v1",), (path,), frozenset(coordinators), Retry.REPLICAS
+    spec = _at(f"spec.{field}.*.template.spec")
+    return _row(kind, "kubeflow.org/v1", spec, coordinators=coordinators, retry=Retry.REPLICAS)
+
+
+def _ray(prefix: str, submitter: str = "") -> tuple[RolePath, ...]:
+    cluster = (
+        _at(f"{prefix}.headGroupSpec.template.spec", "head"),
+        _at(f"{prefix}.workerGroupSpecs[].template.spec", "worker"),
     )
+    pod = _at(f"{submitter}.submitterPodTemplate.spec", "submitter")
+    return (*cluster, pod) if submitter else cluster
 
 
-def _ray(prefix: SpecPath) -> tuple[RolePath, ...]:
-    return (
-        RolePath((*prefix, "headGroupSpec", *_TEMPLATE), "head"),
-        RolePath((*prefix, "workerGroupSpecs", EACH_ITEM, *_TEMPLATE), "worker"),
-    )
-
-
-def _argo(kind: str, prefix: SpecPath = ("spec",)) -> WorkloadKind:
-    shape = Shape.WORKFLOW
-    # The fields of a template replace those of the workflow, and a template that another workflow
-    # refers to takes only its own along:
+def _argo(kind: str, prefix: str = "spec") -> WorkloadKind:
+    # Fields of a template replace those of the workflow, and a template that another workflow
+    # refers to has only its own:
     # https://argo-workflows.readthedocs.io/en/latest/workflow-templates/
-    specs = (
-        RolePath(prefix, "workflow", shape),
-        RolePath((*prefix, "templateDefaults"), "defaults", shape),
-        RolePath((*prefix, "templates", EACH_ITEM), None, shape),
-        RolePath(
-            (*prefix, "templates", EACH_ITEM, "steps", EACH_ITEM, EACH_ITEM, "inline"), None, shape
-        ),
-        RolePath(
-            (*prefix, "templates", EACH_ITEM, "dag", "tasks", EACH_ITEM, "inline"), None, shape
-        ),
-    )
-    return WorkloadKind(kind, ("argoproj.io/v1alpha1",), specs, retry=Retry.ARGO)
-
-
-def _spark(kind: str, prefix: SpecPath) -> WorkloadKind:
-    specs = tuple(RolePath((*prefix, role), role, Shape.SPARK) for role in ("driver", "executor"))
-    return WorkloadKind(
-        kind, ("sparkoperator.k8s.io/v1beta2",), specs, frozenset(["driver"]), Retry.SPARK
+    shape = Shape.WORKFLOW
+    return _row(
+        kind,
+        "argoproj.io/v1alpha1",
+        _at(prefix, "workflow", shape),
+        _at(f"{prefix}.templateDefaults", "defaults", shape),
+        _at(f"{prefix}.templates[]", None, shape),
+        _at(f"{prefix}.templates[].steps[][].inline", None, shape),
+        _at(f"{prefix}.templates[].dag.tasks[].inline", None, shape),
+        retry=Retry.ARGO,
     )
 
 
-def _apps(kind: str, retry: Retry = Retry.CONTROLLER) -> WorkloadKind:
-    return WorkloadKind(kind, ("apps/v1",), (RolePath(_JOB, "pod"),), retry=retry)
+def _spark(kind: str, prefix: str) -> WorkloadKind:
+    specs = (_at(f"{prefix}.{role}", role, Shape.SPARK) for role in ("driver", "executor"))
+    version = "sparkoperator.k8s.io/v1beta2"
+    return _row(kind, version, *specs, coordinators=["driver"], retry=Retry.SPARK)
 
 
-_RAY = ("ray.io/v1", "ray.io/v1alpha1")
-_VOLCANO = ("batch.volcano.sh/v1alpha1",)
-_FLOW = ("flow.volcano.sh/v1alpha1",)
-_TASKS = ("tasks", EACH_ITEM, *_TEMPLATE)
-_RAY_JOB = ("spec", "rayClusterSpec")
-_CRON = ("spec", "jobTemplate")
-_TRAINER = ("trainer.kubeflow.org/v1alpha1",)
-_RUNTIME_SPEC = ("template", "spec", *_REPLICATED)
+def _volcano(kind: str, version: str, prefix: str) -> WorkloadKind:
+    spec = _at(f"{prefix}.{_TASKS}")
+    return _row(kind, version, spec, coordinators=COORDINATOR_NAMES, retry=Retry.VOLCANO)
+
+
+def _job_set(kind: str, version: str, path: str) -> WorkloadKind:
+    spec = _at(f"spec.{path}")
+    return _row(kind, version, spec, coordinators=COORDINATOR_NAMES, retry=Retry.JOB_SET)
+
+
+def _serving(kind: str, versions: str, *specs: RolePath, refused: str = SERVING) -> WorkloadKind:
+    return _row(kind, versions, *specs, retry=Retry.CONTROLLER, refused=refused)
+
 
 _ROWS = (
-    WorkloadKind("Pod", ("v1",), (RolePath(("spec",), "pod"),), retry=Retry.NEVER),
-    WorkloadKind("Job", ("batch/v1",), (RolePath(_JOB, "pod"),), retry=Retry.JOB),
-    WorkloadKind(
+    _row("Pod", "v1", _at("spec", "pod"), retry=Retry.NEVER),
+    _row("Job", "batch/v1", _POD, retry=Retry.JOB),
+    _row(
         "CronJob",
-        ("batch/v1", "batch/v1beta1"),
-        (RolePath((*_CRON, *_JOB), "pod"),),
+        "batch/v1 batch/v1beta1",
+        _at("spec.jobTemplate.spec.template.spec", "pod"),
         retry=Retry.JOB,
     ),
-    _apps("Deployment"),
-    _apps("StatefulSet"),
-    _apps("ReplicaSet"),
-    _apps("DaemonSet"),
+    *(
+        _row(kind, "apps/v1", _POD, retry=Retry.CONTROLLER)
+        for kind in ("Deployment", "StatefulSet", "ReplicaSet", "DaemonSet")
+    ),
     _kubeflow("TFJob", "tfReplicaSpecs", "chief", "master", "ps"),
     _kubeflow("PyTorchJob", "pytorchReplicaSpecs", "master"),
     _kubeflow("MPIJob", "mpiReplicaSpecs", "launcher"),
     _kubeflow("XGBoostJob", "xgbReplicaSpecs", "master"),
     _kubeflow("PaddleJob", "paddleReplicaSpecs", "master"),
     _kubeflow("JAXJob", "jaxReplicaSpecs"),
-    WorkloadKind(
+    _row(
         "MPIJob",
-        ("kubeflow.org/v2beta1",),
-        (RolePath(("spec", "mpiReplicaSpecs", EACH_KEY, *_TEMPLATE)),),
-        frozenset(["launcher"]),
-        Retry.MPI_V2,
+        "kubeflow.org/v2beta1",
+        _at("spec.mpiReplicaSpecs.*.template.spec"),
+        coordinators=["launcher"],
+        retry=Retry.MPI_V2,
     ),
-    WorkloadKind(
+    _row(
         "TrainJob",
         _TRAINER,
-        (
-            RolePath(("spec", "podSpecOverrides", EACH_ITEM), None, Shape.OVERRIDE),
-            RolePath(
-                ("spec", "podTemplateOverrides", EACH_ITEM, "spec"), None, Shape.TEMPLATE_OVERRIDE
-            ),
-            RolePath(
-                ("spec", "runtimePatches", EACH_ITEM, "trainingRuntimeSpec", *_RUNTIME_SPEC),
-                None,
-                Shape.RUNTIME_PATCH,
-            ),
-        ),
-        COORDINATOR_NAMES,
+        _at("spec.podSpecOverrides[]", None, Shape.OVERRIDE),
+        _at("spec.podTemplateOverrides[].spec", None, Shape.TEMPLATE_OVERRIDE),
+        _at(f"spec.runtimePatches[].trainingRuntimeSpec.{_RUNTIME}", None, Shape.RUNTIME_PATCH),
+        coordinators=COORDINATOR_NAMES,
         family=KindFamily.TRAIN_JOB,
     ),
-    *(
-        WorkloadKind(
-            kind, _TRAINER, (RolePath(("spec", *_RUNTIME_SPEC)),), COORDINATOR_NAMES, Retry.JOB_SET
-        )
-        for kind in ("TrainingRuntime", "ClusterTrainingRuntime")
-    ),
-    WorkloadKind(
-        "JobSet",
-        ("jobset.x-k8s.io/v1alpha2",),
-        (RolePath(("spec", *_REPLICATED)),),
-        COORDINATOR_NAMES,
-        Retry.JOB_SET,
-    ),
-    WorkloadKind("RayCluster", _RAY, _ray(("spec",)), frozenset(["head"]), Retry.HEAD),
-    WorkloadKind(
+    _job_set("TrainingRuntime", _TRAINER, _RUNTIME),
+    _job_set("ClusterTrainingRuntime", _TRAINER, _RUNTIME),
+    _job_set("JobSet", "jobset.x-k8s.io/v1alpha2", _REPLICATED),
+    _row("RayCluster", _RAY, *_ray("spec"), coordinators=["head"], retry=Retry.HEAD),
+    _row(
         "RayJob",
         _RAY,
-        (*_ray(_RAY_JOB), RolePath(("spec", "submitterPodTemplate", "spec"), "submitter")),
-        frozenset(["head", "submitter"]),
-        Retry.RAY_JOB,
+        *_ray("spec.rayClusterSpec", "spec"),
+        coordinators=["head", "submitter"],
+        retry=Retry.RAY_JOB,
     ),
-    WorkloadKind(
+    _row(
         "RayCronJob",
-        ("ray.io/v1",),
-        (
-            *_ray((*_CRON, "rayClusterSpec")),
-            RolePath((*_CRON, "submitterPodTemplate", "spec"), "submitter"),
-        ),
-        frozenset(["head", "submitter"]),
-        Retry.RAY_JOB,
+        "ray.io/v1",
+        *_ray("spec.jobTemplate.rayClusterSpec", "spec.jobTemplate"),
+        coordinators=["head", "submitter"],
+        retry=Retry.RAY_JOB,
     ),
-    WorkloadKind(
+    _row(
         "RayService",
         _RAY,
-        _ray(("spec", "rayClusterConfig")),
-        frozenset(["head"]),
-        Retry.HEAD,
+        *_ray("spec.rayClusterConfig"),
+        coordinators=["head"],
+        retry=Retry.HEAD,
     ),
-    WorkloadKind(
-        "Job",
-        _VOLCANO,
-        (RolePath(("spec", *_TASKS)),),
-        COORDINATOR_NAMES,
-        Retry.VOLCANO,
-    ),
-    WorkloadKind(
-        "CronJob",
-        _VOLCANO,
-        (RolePath((*_CRON, "spec", *_TASKS)),),
-        COORDINATOR_NAMES,
-        Retry.VOLCANO,
-    ),
-    WorkloadKind(
-        "JobTemplate", _FLOW, (RolePath(("spec", *_TASKS)),), COORDINATOR_NAMES, Retry.VOLCANO
-    ),
-    WorkloadKind(
+    _volcano("Job", _VOLCANO, "spec"),
+    _volcano("CronJob", _VOLCANO, "spec.jobTemplate.spec"),
+    _volcano("JobTemplate", _FLOW, "spec"),
+    _row(
         "JobFlow",
         _FLOW,
-        (RolePath(("spec", "flows", EACH_ITEM, "patch", "jobSpec", *_TASKS), None, Shape.PATCH),),
-        COORDINATOR_NAMES,
+        _at(f"spec.flows[].patch.jobSpec.{_TASKS}", None, Shape.PATCH),
+        coordinators=COORDINATOR_NAMES,
     ),
-    *map(_argo, ("Workflow", "WorkflowTemplate", "ClusterWorkflowTemplate")),
-    _argo("CronWorkflow", ("spec", "workflowSpec")),
-    _spark("SparkApplication", ("spec",)),
-    _spark("ScheduledSparkApplication", ("spec", "template")),
-    WorkloadKind(
+    _argo("Workflow"),
+    _argo("WorkflowTemplate"),
+    _argo("ClusterWorkflowTemplate"),
+    _argo("CronWorkflow", "spec.workflowSpec"),
+    _spark("SparkApplication", "spec"),
+    _spark("ScheduledSparkApplication", "spec.template"),
+    _row(
         "SparkConnect",
-        ("sparkoperator.k8s.io/v1alpha1",),
-        tuple(RolePath(("spec", role, *_TEMPLATE), role) for role in ("server", "executor")),
-        frozenset(["server"]),
-        Retry.HEAD,
+        "sparkoperator.k8s.io/v1alpha1",
+        _at("spec.server.template.spec", "server"),
+        _at("spec.executor.template.spec", "executor"),
+        coordinators=["server"],
+        retry=Retry.HEAD,
     ),
-    WorkloadKind(
+    _row(
         "LeaderWorkerSet",
-        ("leaderworkerset.x-k8s.io/v1",),
-        tuple(
-            RolePath(("spec", "leaderWorkerTemplate", f"{role}Template", "spec"), role)
-            for role in ("leader", "worker")
-        ),
+        "leaderworkerset.x-k8s.io/v1",
+        _at("spec.leaderWorkerTemplate.leaderTemplate.spec", "leader"),
+        _at("spec.leaderWorkerTemplate.workerTemplate.spec", "worker"),
         retry=Retry.CONTROLLER,
     ),
-    WorkloadKind(
+    _row(
         "AppWrapper",
-        ("workload.codeflare.dev/v1beta2",),
+        "workload.codeflare.dev/v1beta2",
         family=KindFamily.WRAPPER,
-        objects=(("spec", "components", EACH_ITEM, "template"),),
+        objects="spec.components[].template",
     ),
-    WorkloadKind(
+    _row(
         "Experiment",
-        ("kubeflow.org/v1beta1",),
+        "kubeflow.org/v1beta1",
         family=KindFamily.WRAPPER,
-        objects=(("spec", "trialTemplate", "trialSpec"),),
+        objects="spec.trialTemplate.trialSpec",
     ),
-    WorkloadKind(
+    _row(
         "TaskRun",
-        ("tekton.dev/v1", "tekton.dev/v1beta1"),
-        (RolePath(("spec", "podTemplate"), "pod", Shape.POD_TEMPLATE, may_be_made=True),),
+        "tekton.dev/v1 tekton.dev/v1beta1",
+        _at("spec.podTemplate", "pod", Shape.POD_TEMPLATE, may_be_made=True),
         retry=Retry.TASK_RUN,
     ),
-    WorkloadKind(
+    _row(
         "PipelineRun",
-        ("tekton.dev/v1",),
-        (
-            RolePath(
-                ("spec", "taskRunTemplate", "podTemplate"),
-                "pod",
-                Shape.POD_TEMPLATE,
-                may_be_made=True,
-            ),
-            RolePath(("spec", "taskRunSpecs", EACH_ITEM, "podTemplate"), None, Shape.TASK_TEMPLATE),
-        ),
+        "tekton.dev/v1",
+        _at("spec.taskRunTemplate.podTemplate", "pod", Shape.POD_TEMPLATE, may_be_made=True),
+        _at("spec.taskRunSpecs[].podTemplate", None, Shape.TASK_TEMPLATE),
     ),
-    WorkloadKind(
+    _row(
         "PipelineRun",
-        ("tekton.dev/v1beta1",),
-        (
-            RolePath(("spec", "podTemplate"), "pod", Shape.POD_TEMPLATE, may_be_made=True),
-            RolePath(
-                ("spec", "taskRunSpecs", EACH_ITEM, "taskPodTemplate"), None, Shape.TASK_TEMPLATE
-            ),
-        ),
+        "tekton.dev/v1beta1",
+        _at("spec.podTemplate", "pod", Shape.POD_TEMPLATE, may_be_made=True),
+        _at("spec.taskRunSpecs[].taskPodTemplate", None, Shape.TASK_TEMPLATE),
     ),
-    WorkloadKind(
-        "Notebook",
-        ("kubeflow.org/v1", "kubeflow.org/v1beta1"),
-        (RolePath(_JOB, "pod"),),
-        retry=Retry.CONTROLLER,
-        refused=INTERACTIVE,
-    ),
-    WorkloadKind(
+    _serving("Notebook", "kubeflow.org/v1 kubeflow.org/v1beta1", _POD, refused=INTERACTIVE),
+    _serving(
         "InferenceService",
-        ("serving.kserve.io/v1beta1",),
-        (
-            *(
-                RolePath(("spec", role), role, Shape.PATCH)
-                for role in ("predictor", "transformer", "explainer")
-            ),
-            RolePath(("spec", "canary", EACH_ITEM, "predictor"), "predictor", Shape.PATCH),
+        "serving.kserve.io/v1beta1",
+        *(
+            _at(f"spec.{role}", role, Shape.PATCH)
+            for role in ("predictor", "transformer", "explainer")
         ),
-        retry=Retry.CONTROLLER,
-        refused=SERVING,
+        _at("spec.canary[].predictor", "predictor", Shape.PATCH),
     ),
-    WorkloadKind(
-        "Service",
-        ("serving.knative.dev/v1",),
-        (RolePath(_JOB, "pod", Shape.KNATIVE),),
-        retry=Retry.CONTROLLER,
-        refused=SERVING,
-    ),
-    WorkloadKind(
+    _serving("Service", "serving.knative.dev/v1", _at("spec.template.spec", "pod", Shape.KNATIVE)),
+    _serving(
         "SeldonDeployment",
-        ("machinelearning.seldon.io/v1", "machinelearning.seldon.io/v1alpha2"),
-        (
-            RolePath(
-                ("spec", "predictors", EACH_ITEM, "componentSpecs", EACH_ITEM, "spec"),
-                None,
-                Shape.PATCH,
-            ),
-        ),
-        retry=Retry.CONTROLLER,
-        refused=SERVING,
+        "machinelearning.seldon.io/v1 machinelearning.seldon.io/v1alpha2",
+        _at("spec.predictors[].componentSpecs[].spec", None, Shape.PATCH),
     ),
-    WorkloadKind(
-        "Server",
-        ("mlops.seldon.io/v1alpha1",),
-        (RolePath(("spec", "podSpec"), "pod", Shape.PATCH, may_be_made=True),),
-        retry=Retry.CONTROLLER,
-        refused=SERVING,
-    ),
-    # Kueue puts its labels and tolerations into every pod that it admits: for whoever runs the
-    # cluster to decide. https://kueue.sigs.k8s.io/docs/concepts/resource_flavor/
-    WorkloadKind(
+    _serving("Server", _SELDON, _at("spec.podSpec", "pod", Shape.PATCH, may_be_made=True)),
+    _row("Model", _SELDON, refused=SERVING),
+    # Kueue puts its labels and tolerations into every pod that it admits, so the administrators of
+    # the cluster decide. https://kueue.sigs.k8s.io/docs/concepts/resource_flavor/
+    _row(
         "ResourceFlavor",
-        ("kueue.x-k8s.io/v1beta1", "kueue.x-k8s.io/v1beta2"),
+        "kueue.x-k8s.io/v1beta1 kueue.x-k8s.io/v1beta2",
         family=KindFamily.FLAVOR,
     ),
-    WorkloadKind("Model", ("mlops.seldon.io/v1alpha1",), refused=SERVING),
 )
 
 KINDS = {(version, row.kind): row for row in _ROWS for version in row.versions}
