@@ -189,9 +189,8 @@ def azure_side(
             if isinstance(place, UnknownFact)
             else _fact(lambda: list_computes(session, place))
         )
-    except (
-        ArcError
-    ) as error:  # who or what is meant, no sign-in, no network: nothing else can be read either
+    except ArcError as error:
+        # who or what is meant, no sign-in, no network: nothing else can be read either
         return unknown("azure", str(error))
     workspace = None if isinstance(place, UnknownFact) else place.name
     facts = {

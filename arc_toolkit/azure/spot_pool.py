@@ -172,9 +172,8 @@ def check_size(size: VmSize) -> None:
 
 def _check_size(size: VmSize) -> None:
     check_size(size)
-    if (
-        size.vcpus_available < 2
-    ):  # "fewer than two CPUs may not be used with AKS": .../aks/quotas-skus-regions
+    # "fewer than two CPUs may not be used with AKS": .../aks/quotas-skus-regions
+    if size.vcpus_available < 2:
         raise ArcError(f"{size.name} is too small: AKS needs nodes with at least 2 vCPUs")
 
 

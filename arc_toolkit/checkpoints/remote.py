@@ -185,9 +185,8 @@ class RemoteFolder:
             try:
                 place = f"{base}/{below}".rstrip("/")
                 files = fs.find(place, detail=True)
-                if (
-                    not files
-                ):  # `find` of some file systems says that of a server that does not answer
+                # `find` of some file systems says that of a server that does not answer
+                if not files:
                     fs.ls(place)
             except FileNotFoundError:
                 return {}
@@ -274,9 +273,8 @@ class Uploader:
             import concurrent.futures.thread  # noqa: F401
 
             self._waits_at_exit = True
-            if register := getattr(
-                threading, "_register_atexit", None
-            ):  # `atexit` would be too late
+            # `atexit` would be too late
+            if register := getattr(threading, "_register_atexit", None):
                 with suppress(RuntimeError):  # Python is ending already
                     register(self.wait)
 

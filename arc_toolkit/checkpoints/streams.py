@@ -82,9 +82,8 @@ class DigestedFile(io.RawIOBase):
         content = memoryview(data)
         # what is empty cannot be cast
         content = content.cast("B") if content.nbytes else memoryview(b"")
-        while self._position > self._end and len(
-            content
-        ):  # as in any file, the gap is filled with zeros
+        # as in any file, the gap is filled with zeros
+        while self._position > self._end and len(content):
             gap, self._position = self._position - self._end, self._end
             self._put(memoryview(bytes(min(gap, BLOCK))))
             self._position += gap - min(gap, BLOCK)
@@ -95,9 +94,8 @@ class DigestedFile(io.RawIOBase):
         """Write the rest. An exception if any write failed; the file is closed in any case."""
         if self.closed:
             return
-        if (
-            self._process != os.getpid()
-        ):  # threads do not survive a fork, and the file is the parent's
+        # threads do not survive a fork, and the file is the parent's
+        if self._process != os.getpid():
             self._close_handle()
             return
         try:
@@ -201,9 +199,8 @@ class DigestedFile(io.RawIOBase):
 
     def _start_helper(self) -> None:
         self._helpers += 1
-        with suppress(
-            RuntimeError
-        ):  # too many threads, or Python is ending: the caller does all of it
+        # too many threads, or Python is ending: the caller does all of it
+        with suppress(RuntimeError):
             start_new_thread(self._help, ())
 
     def _help(self) -> None:

@@ -152,9 +152,8 @@ class Client:
                 if isinstance(error, ApiError) and error.status not in _PASSING:
                     raise
                 now = time.monotonic()
-                if (
-                    broken_since is None or now - started > 2 * _CONNECT_SECONDS
-                ):  # it had come back in between
+                # it had come back in between
+                if broken_since is None or now - started > 2 * _CONNECT_SECONDS:
                     broken_since = now
                 if now - broken_since > _PATIENCE_SECONDS:
                     raise

@@ -55,9 +55,8 @@ def _group_by_root(scans: Iterable[LogScan]) -> dict[str, JobGroup]:
             continue
         place = locate(scan.path)
         group = groups.get(place.root)
-        if (
-            group and scan.run_id and group.run_id not in (None, scan.run_id)
-        ):  # jobs in folders named like ranks
+        # jobs in folders named like ranks
+        if group and scan.run_id and group.run_id not in (None, scan.run_id):
             place = replace(place, root=f"{place.root}/{scan.run_id}", job=scan.run_id)
             group = groups.get(place.root)
         if group is None:

@@ -206,9 +206,8 @@ class Recorder:
                     self._changes.put(change)
                     version = change.version or version
                     pause, started = 0.5, True
-            except (
-                Exception
-            ) as error:  # what is not retried, the main thread raises: no stream ends unnoticed
+            except Exception as error:
+                # what is not retried, the main thread raises: no stream ends unnoticed
                 recovery, interrupted = self.recovery(error), True
                 if recovery is Recovery.LIST_AGAIN:
                     version = None

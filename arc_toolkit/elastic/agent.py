@@ -58,9 +58,8 @@ class AgentFolder:
 
 def _remove_abandoned(root: Path) -> None:
     for path in root.glob(f"{_PREFIX}*"):
-        with contextlib.suppress(
-            OSError
-        ):  # another user's, in use, or just removed by somebody else
+        # another user's, in use, or just removed by somebody else
+        with contextlib.suppress(OSError):
             if time.time() - path.stat().st_mtime < _YOUNG_SECONDS:
                 continue
             handle = os.open(path / _LOCK, os.O_WRONLY | os.O_CREAT, 0o600)

@@ -99,9 +99,8 @@ class AgentServer:
                 yield agent, message
         now = time.monotonic()
         late, self._last_look = now - self._last_look, now
-        if (
-            late > seconds + _LATE_SECONDS
-        ):  # this process was not running: the silence of others is not theirs
+        # this process was not running: the silence of others is not theirs
+        if late > seconds + _LATE_SECONDS:
             for agent in self.links:
                 agent.last_heard += late
         for agent in [item for item in self.links if now - item.last_heard > SILENCE_SECONDS]:

@@ -440,9 +440,8 @@ class Controller:
 
     def _abort(self, generation: Generation, cause: str) -> None:
         """End the rest of this generation; the next one starts with the available standbys."""
-        for (
-            agent
-        ) in self._agents.links:  # a notice may have come while it was stopping for another reason
+        # a notice may have come while it was stopping for another reason
+        for agent in self._agents.links:
             if agent.has_notice and generation.placement.ranks_of(agent.node):
                 self.timeline.evict(agent.node)
         self.timeline.stall(cause)

@@ -243,9 +243,8 @@ class RayAgent:
 
     def run(self, node: str, slots: int, name: str, cpus: float) -> None:
         ray = import_ray()
-        if os.environ.get(_THREADS) == str(
-            int(cpus * slots)
-        ):  # by Ray, for one process with all of these CPUs
+        # by Ray, for one process with all of these CPUs
+        if os.environ.get(_THREADS) == str(int(cpus * slots)):
             os.environ[_THREADS] = str(max(1, int(cpus)))
 
         def find_controller() -> tuple[str, int]:
@@ -429,9 +428,8 @@ def follow(
 def end(ray: Any, controller: Any, client: str) -> None:
     """Remove the controller of an ended run, once all clients know; agents leave by themselves."""
     limit = time.monotonic() + _LEAVE_SECONDS
-    with suppress(
-        ray.exceptions.RayActorError, ray.exceptions.GetTimeoutError
-    ):  # another client was faster
+    # another client was faster
+    with suppress(ray.exceptions.RayActorError, ray.exceptions.GetTimeoutError):
         while (
             ray.get(controller.leave.remote(client), timeout=_ANSWER_SECONDS)
             and time.monotonic() < limit

@@ -114,9 +114,8 @@ class Pod:
                 if container.get("restartPolicy") == "Always":
                     sidecars = total
             cpu_m, memory = map(max, map(add, (cpu_m, memory), sidecars), peak)
-        if pod_level := (spec.get("resources") or {}).get(
-            "requests"
-        ):  # pod-level resources win (from 1.32)
+        # pod-level resources win (from 1.32)
+        if pod_level := (spec.get("resources") or {}).get("requests"):
             cpu_m = cpu_requested(str(pod_level["cpu"])) if "cpu" in pod_level else cpu_m
             memory = bytes_requested(str(pod_level["memory"])) if "memory" in pod_level else memory
         if overhead := spec.get("overhead"):

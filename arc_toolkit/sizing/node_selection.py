@@ -175,10 +175,8 @@ def size_nodes(
     most: dict[tuple[str, tuple[str, ...], str], int] = {}
     for node in nodes:
         if node.devices and refused[node.name] is None:
-            for kinds in (
-                (),
-                tuple(node.devices),
-            ):  # a node that shows none should have those of any other
+            # a node that shows none should have those of any other
+            for kinds in ((), tuple(node.devices)):
                 for pool in {"", node.pool}:
                     most[node.size, kinds, pool] = max(
                         most.get((node.size, kinds, pool), 0), node.gpus

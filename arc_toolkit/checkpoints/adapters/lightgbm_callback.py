@@ -86,9 +86,8 @@ class LightgbmCheckpoints:
         number = self._done + env.iteration - env.begin_iteration
         step = number - 1
         period = max(1, int(_param(env.params, _FREQUENCY, 0)))
-        if (
-            step >= self._done and number % period == 0
-        ):  # the rows of several rounds are drawn together
+        # the rows of several rounds are drawn together
+        if step >= self._done and number % period == 0:
             if self._store.due(step):
                 with self._store.save(step) as folder:
                     env.model.save_model(folder / _NAME)

@@ -46,16 +46,14 @@ class TrainerCheckpoints(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **context: Any) -> None:
         if not self._store.due(state.global_step):
             return
-        if (
-            control.should_save
-        ):  # the Trainer saves at this step anyway, and wants to keep the folder
+        # the Trainer saves at this step anyway, and wants to keep the folder
+        if control.should_save:
             return
         if self._has_room(args.output_dir, context):
             self._is_own = control.should_save = True
             return
-        with self._store.save(
-            state.global_step
-        ):  # an error in the Trainer's own save would end the run
+        # an error in the Trainer's own save would end the run
+        with self._store.save(state.global_step):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), args.output_dir)
 
     def _has_room(self, folder: str, context: dict[str, Any]) -> bool:

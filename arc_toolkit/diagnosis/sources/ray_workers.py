@@ -79,9 +79,8 @@ class RayWorkers:
     def _complete(self, future: Any, batch: list[LogFile]) -> list[ScanResult]:
         try:
             results: list[ScanResult] = self._ray.get(future)
-        except (
-            self._ray.exceptions.RayError
-        ) as error:  # its nodes are gone, or cannot import what is needed
+        except self._ray.exceptions.RayError as error:
+            # its nodes are gone, or cannot import what is needed
             self.read_here += len(batch)
             self.problem = self.problem or type(error).__name__
             return scan_all(batch)
