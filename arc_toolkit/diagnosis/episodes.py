@@ -132,7 +132,7 @@ def _is_over(symptom: Symptom, cluster: ClusterIndex) -> bool:
 
 
 def _is_explained(symptom: Symptom, cluster: ClusterIndex) -> bool:
-    """The node was taken away on purpose."""
+    """The node was removed on purpose."""
     return (
         symptom.kind is CauseKind.NODE_LOST
         and excuse(cluster, symptom.node, symptom.evidence.time) is not None

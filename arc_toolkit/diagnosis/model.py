@@ -2,7 +2,7 @@
 
     sources (files, zips, blobs, azureml)  -> LogFile      one scanner reads them all
     saved JSON, live cluster, history      -> ClusterFacts raw Kubernetes objects
-    PRS logs                               -> PrsEvidence  evidence tied to a path, and so to a job
+    PRS logs, what jobs print              -> FileEvidence tied to a path, and so to a job
     metrics                                -> Restart
     all of it                              -> DiagnosisReport, from which every output format starts
 

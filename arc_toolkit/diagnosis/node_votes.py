@@ -1,8 +1,8 @@
 """The votes of attempts on their nodes: one per node and job family, against broken sweeps.
 
 A vote is a failure if at least half of what the family did on the node counts as one. These count:
-- failures whose cause blames the node, and failures without any evidence (on spot VMs they are
-  taken for reclaims);
+- failures whose cause blames the node, and failures without any evidence (on spot VMs they count
+  as evictions);
 - errors of the job's own process if the same job then succeeded elsewhere: a broken GPU looks like
   that.
 Of a gang only the rank that failed first votes, or each of those that ended first at once, as one

@@ -5,11 +5,10 @@
    about a node.
 3. `bad` means: a fault holds at the end of the data; or the node fails significantly more votes
    (`node_votes.py`), or has significantly more episodes (`episodes.py`), than the rest of its pool
-   (`comparison.py`); or it has three episodes within a week and there is no pool to compare it
-   with.
+   (`comparison.py`); or it has three episodes within a week and no pool to compare it with.
 4. `suspect` is the same at a weaker level, or three episodes within 12 hours without a good attempt
-   in between, or pressure that holds now. An episode that is over is `recovered` once
-   attempts have succeeded since.
+   in between, or pressure that holds now. An episode that is over is `recovered` once attempts have
+   succeeded since.
 
 The end of the data, "now", is the newest time in it: of attempts, events, node conditions and
 heartbeats. docs/diagnose.md has the figures that scripts/bench verdicts measures.

@@ -16,7 +16,7 @@ EVICTED_EXIT_CODE = 143  # "evicted, resumable": 128 + SIGTERM
 class NoticeKind(enum.Enum):
     """What was announced. The value is the word in files, logs and JSON."""
 
-    PREEMPT = "preempt"  # a spot or low-priority machine is taken back
+    PREEMPT = "preempt"  # a spot or low-priority machine is evicted
     TERMINATE = "terminate"  # the machine is deleted or stopped
     REDEPLOY = "redeploy"  # it moves to another host: processes and the temporary disk are lost
     REBOOT = "reboot"
