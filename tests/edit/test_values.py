@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arc_toolkit.edit.code import values
-from arc_toolkit.edit.code.names import CodeScopes
-from arc_toolkit.edit.code.scopes import ScopeReader
+from arc_toolkit.edit.code.names import CodeScopes, ScopeReader
 from arc_toolkit.edit.code.source import Source, parse
 from arc_toolkit.edit.code.values import Evaluator, OpaqueValue, call_arguments
 

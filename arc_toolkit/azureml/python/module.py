@@ -17,8 +17,7 @@ from functools import cached_property
 from arc_toolkit.azureml.python.sdk_objects import KEY_WORDS
 from arc_toolkit.azureml.references import ProjectFiles
 from arc_toolkit.edit.code.expressions import chain, last_name
-from arc_toolkit.edit.code.names import Binding, CodeScopes, Statement
-from arc_toolkit.edit.code.scopes import ScopeReader
+from arc_toolkit.edit.code.names import Binding, CodeScopes, ScopeReader, Statement
 from arc_toolkit.edit.code.source import Source
 
 # Words that a call worth looking at has, and the names that these were imported as.

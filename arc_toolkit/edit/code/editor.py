@@ -7,8 +7,6 @@ Comparing that tree with the parsed new text proves that nothing else happened (
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from arc_toolkit.edit.code import layout
@@ -52,26 +50,12 @@ class Changes:
 
     def __init__(self) -> None:
         self._nodes: dict[int, _OnNode] = {}
-        self._copies: list[Changes] = []
 
     def __bool__(self) -> bool:
         return bool(self._nodes)
 
-    @contextmanager
-    def record(self) -> Iterator[Changes]:
-        """Collects what is changed meanwhile a second time: the changes that belong to one fix."""
-        copy = Changes()
-        self._copies.append(copy)
-        try:
-            yield copy
-        finally:
-            self._copies.remove(copy)
-
-    def _on(self, site: StatementSite, node: ast.AST) -> list[_OnNode]:
-        return [
-            changes._nodes.setdefault(id(node), _OnNode(site, node))
-            for changes in (self, *self._copies)
-        ]
+    def _on(self, site: StatementSite, node: ast.AST) -> _OnNode:
+        return self._nodes.setdefault(id(node), _OnNode(site, node))
 
     # --- the operations ------------------------------------------------------------------------------------------
 
@@ -80,47 +64,43 @@ class Changes:
     ) -> None:
         """A named value: replaced, or added at the end; with `keep` unless it is to be set already. A name of an import
         has no value."""
-        for change in self._on(site, node):
-            change.values[name] = change.values.get(name, value) if keep else value
+        values = self._on(site, node).values
+        values[name] = values.get(name, value) if keep else value
 
     def drop_argument(self, site: StatementSite, call: ast.Call, name: str) -> None:
-        for change in self._on(site, call):
-            change.drops.add(name)
+        self._on(site, call).drops.add(name)
 
     def replace(
         self, site: StatementSite, node: ast.expr | ast.stmt | ast.keyword, text: str
     ) -> None:
         """An expression becomes another, a keyword argument gets another name, and the statement at `site` becomes
         those of `text`, or goes where there are none."""
-        for change in self._on(site, node):
-            change.text = text
+        self._on(site, node).text = text
 
     def call_to_assignment(self, site: StatementSite, target: str, callee: str) -> None:
         """`node.set_resources(...)` becomes `target = callee(...)`; the arguments keep their text."""
-        for change in self._on(site, site.stmt):
-            change.assigned = target, callee
+        self._on(site, site.stmt).assigned = target, callee
 
     def name_value(self, site: StatementSite, name: str) -> None:
         """A statement that is an expression becomes `name = expression`."""
-        for change in self._on(site, site.stmt):
-            change.named = name
+        self._on(site, site.stmt).named = name
 
     def append_item(self, site: StatementSite, node: ast.List, text: str) -> None:
         """One more item at the end of a list."""
-        for change in self._on(site, node):
-            if text not in change.items:
-                change.items.append(text)
+        items = self._on(site, node).items
+        if text not in items:
+            items.append(text)
 
     def insert_after(self, site: StatementSite, line: str) -> None:
         """A statement of its own after the one at `site`."""
-        for change in self._on(site, site.stmt):
-            if line not in change.lines:
-                change.lines.append(line)
+        lines = self._on(site, site.stmt).lines
+        if line not in lines:
+            lines.append(line)
 
     def insert_before(self, site: StatementSite, line: str) -> None:
-        for change in self._on(site, site.stmt):
-            if line not in change.before:
-                change.before.append(line)
+        lines = self._on(site, site.stmt).before
+        if line not in lines:
+            lines.append(line)
 
     # --- as text -------------------------------------------------------------------------------------------------
 
@@ -165,7 +145,7 @@ def _edits(change: _OnNode, source: Source) -> list[Edit]:
     elif change.text is not None and isinstance(node, ast.stmt):
         edits.append(layout.replace_statement(source, node, change.text))
     elif change.text is not None and isinstance(node, ast.expr):
-        edits.append(Edit(source.start(node), source.end(node), change.text))
+        edits.append(_replacement(source, node, change.text))
     if (
         change.assigned is not None
         and isinstance(node, ast.Expr)
@@ -187,21 +167,14 @@ def _edits(change: _OnNode, source: Source) -> list[Edit]:
                 edits += layout.drop_arguments(source, node, change.drops)
             for keyword in node.keywords:
                 if keyword.arg in new:
-                    edits.append(
-                        Edit(
-                            source.start(keyword.value),
-                            source.end(keyword.value),
-                            new.pop(keyword.arg),
-                        )
-                    )
+                    edits.append(_replacement(source, keyword.value, new.pop(keyword.arg)))
             if new:
-                edits += layout.append_arguments(
-                    source, node, [f"{name}={value}" for name, value in new.items()]
-                )
+                arguments = [f"{name}={value}" for name, value in new.items()]
+                edits += layout.append_arguments(source, node, arguments)
         case ast.Dict():
             for key, value in zip(node.keys, node.values, strict=True):
                 if isinstance(key, ast.Constant) and key.value in new:
-                    edits.append(Edit(source.start(value), source.end(value), new.pop(key.value)))
+                    edits.append(_replacement(source, value, new.pop(key.value)))
             if new:
                 items = [f"{quoted(name, source)}: {value}" for name, value in new.items()]
                 edits += layout.append_dict_items(source, node, items)
@@ -211,10 +184,13 @@ def _edits(change: _OnNode, source: Source) -> list[Edit]:
         case ast.ImportFrom():
             edits += layout.append_imports(source, node, sorted(new)) if new else []
         case ast.FunctionDef() if new:
-            edits += layout.append_parameters(
-                source, node, [f"{name}={value}" for name, value in new.items()]
-            )
+            parameters = [f"{name}={value}" for name, value in new.items()]
+            edits += layout.append_parameters(source, node, parameters)
     return edits
+
+
+def _replacement(source: Source, node: ast.expr, text: str) -> Edit:
+    return Edit(source.start(node), source.end(node), text)
 
 
 def _apply(change: _OnNode) -> None:

@@ -1,17 +1,19 @@
 """Which name means what, per scope: imports, assignments, functions, and the statements that set attributes.
 
-`python_scopes.py` fills this in. What a name *means* for an SDK is for its package to decide.
+`ScopeReader` reads the scopes in one walk over the statements, and looks at expressions only where they are the value
+of one: it costs a small part of parsing. What a name *means* for an SDK is for its package to decide.
 """
 
 from __future__ import annotations
 
 import ast
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from arc_toolkit.edit.code.editor import StatementSite
+from arc_toolkit.edit.code.expressions import chain, last_name, place_parts
 from arc_toolkit.edit.code.source import Source
 
 BlockKind = Literal["scope", "if", "loop", "except", "plain"]
@@ -162,3 +164,212 @@ def is_before(first: Statement, second: Statement) -> bool:
             return first.order < statement.order
         statement = statement.scope.statement
     return True
+
+
+# --- reading ---------------------------------------------------------------------------------------------
+
+# The parts of compound statements that hold statements, and what blocks they are.
+_LOOP: tuple[tuple[str, BlockKind], ...] = (("body", "loop"), ("orelse", "plain"))
+_TRY: tuple[tuple[str, BlockKind], ...] = (
+    *(("body", "plain"), ("handlers", "except")),
+    *(("orelse", "plain"), ("finalbody", "plain")),
+)
+_BLOCKS: dict[type[ast.stmt], tuple[tuple[str, BlockKind], ...]] = {
+    ast.If: (("body", "if"), ("orelse", "if")),
+    **dict.fromkeys((ast.For, ast.AsyncFor, ast.While), _LOOP),
+    **dict.fromkeys((ast.With, ast.AsyncWith), (("body", "plain"),)),
+    **dict.fromkeys((ast.Try, ast.TryStar), _TRY),
+    ast.Match: (("cases", "if"),),
+}
+# Statements whose own expressions may make a step, and the places that a parameter or import can go beside.
+_LISTED = {
+    *(ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return, ast.ImportFrom),
+    *(ast.FunctionDef, ast.AsyncFunctionDef),
+    *(ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith),
+}
+
+
+class ScopeReader:
+    """Walks the sources of `code` as one module: its top first, so that it can be looked at, then its functions."""
+
+    def __init__(self, code: CodeScopes) -> None:
+        self.code = code
+        self.order = 0
+        self.later: list[tuple[ast.FunctionDef | ast.AsyncFunctionDef, Scope, Source]] = []
+        top, block = Scope(None, None), Block("scope")
+        code.scopes.append(top)
+        for source in code.sources:
+            self.walk(source.body, top, block, source)
+
+    def finish(self, words: Sequence[str] | None = None, names: Collection[str] = ()) -> None:
+        """Walk the functions that have one of the words or names (None: all), after the scopes around them, since they
+        see their last bindings. A function around another has its words too."""
+        lines = {id(source): source.lines_with(words or (), names) for source in self.code.sources}
+        while self.later:
+            function, inner, source = self.later.pop(0)
+            at = lines[id(source)]
+            index = bisect_left(at, function.lineno)
+            # A function inside of one that matters may use what that one binds.
+            if (
+                words is None
+                or function.decorator_list
+                or inner.parent is not self.code.top
+                or (index < len(at) and at[index] <= (function.end_lineno or function.lineno))
+            ):
+                self.code.scopes.append(inner)
+                self.walk(function.body, inner, Block("scope"), source)
+
+    def walk(self, body: list[ast.stmt], scope: Scope, block: Block, source: Source) -> None:
+        for stmt in body:
+            self.order += 1
+            statement = Statement(source, body, stmt, scope, block, self.order)
+            kind = type(stmt)
+            if kind in _LISTED:
+                scope.statements.append(statement)
+            if kind in _READERS:
+                _READERS[kind](self, stmt, statement)
+            if kind in _BLOCKS:
+                self._blocks(stmt, statement)
+
+    def _blocks(self, stmt: ast.stmt, statement: Statement) -> None:
+        for name, kind in _BLOCKS[type(stmt)]:
+            parts = getattr(stmt, name)
+            for inner in (
+                [part.body for part in parts] if name in ("handlers", "cases") else [parts]
+            ):
+                self.walk(inner, statement.scope, Block(kind, statement.block), statement.source)
+
+    # --- what a statement itself binds, sets or calls ------------------------------------------------------------
+
+    def _expression(self, stmt: ast.Expr, statement: Statement) -> None:
+        if isinstance(call := stmt.value, ast.Call):
+            if (parts := chain(call.func)) is not None and parts[1]:
+                _add_use(parts[0], Use("call", parts[1], statement, call))
+            _add_arguments(call, statement)
+
+    def _import(self, stmt: ast.Import, statement: Statement) -> None:
+        for alias in stmt.names:
+            local = alias.asname or alias.name.partition(".")[0]
+            _bind_import(statement, local, alias.name if alias.asname else local)
+
+    def _import_from(self, stmt: ast.ImportFrom, statement: Statement) -> None:
+        base = "." * stmt.level + (stmt.module or "")
+        for alias in stmt.names:
+            if alias.name == "*":
+                statement.scope.stars.append(base)
+            else:
+                # `from . import name` is `.name`, as `from .module import name` is `.module.name`.
+                path = f"{base}{alias.name}" if base.endswith(".") else f"{base}.{alias.name}"
+                _bind_import(statement, alias.asname or alias.name, path)
+
+    def _function(self, stmt: ast.FunctionDef | ast.AsyncFunctionDef, statement: Statement) -> None:
+        scope = statement.scope
+        value = stmt if isinstance(stmt, ast.FunctionDef) else None
+        _bind(scope, stmt.name, statement, value, "an async function")
+        # A class body is not seen from its methods.
+        parent = scope.parent if isinstance(scope.node, ast.ClassDef) else scope
+        inner = Scope(stmt, parent, statement)
+        names = stmt.args
+        for argument in (
+            *names.posonlyargs,
+            *names.args,
+            *names.kwonlyargs,
+            names.vararg,
+            names.kwarg,
+        ):
+            if argument is not None:
+                _bind(inner, argument.arg, statement, None, "a parameter")
+        self.later.append((stmt, inner, statement.source))
+
+    def _class(self, stmt: ast.ClassDef, statement: Statement) -> None:
+        _bind(statement.scope, stmt.name, statement, None, "a class")
+        inner = Scope(stmt, statement.scope, statement)
+        self.code.scopes.append(inner)
+        self.walk(stmt.body, inner, Block("scope"), statement.source)
+
+    def _loop(self, stmt: ast.For | ast.AsyncFor, statement: Statement) -> None:
+        _bind_targets(stmt.target, statement, "a loop variable")
+
+    def _with(self, stmt: ast.With | ast.AsyncWith, statement: Statement) -> None:
+        for item in stmt.items:
+            if item.optional_vars is not None:
+                _bind_targets(item.optional_vars, statement, "made by a with statement")
+
+    def _assignment(
+        self, stmt: ast.Assign | ast.AnnAssign | ast.AugAssign, statement: Statement
+    ) -> None:
+        value = stmt.value
+        if isinstance(value, ast.Call):
+            _add_arguments(value, statement)
+        for target in stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]:
+            if isinstance(stmt, ast.AugAssign) and isinstance(target, ast.Name):
+                _bind(statement.scope, target.id, statement, None, "changed in place")
+            elif value is not None:
+                _assign(target, value, statement)
+
+
+_READERS: dict[type[ast.stmt], Callable[[ScopeReader, Any, Statement], None]] = {
+    **dict.fromkeys((ast.Assign, ast.AnnAssign, ast.AugAssign), ScopeReader._assignment),
+    ast.Expr: ScopeReader._expression,
+    ast.Import: ScopeReader._import,
+    ast.ImportFrom: ScopeReader._import_from,
+    **dict.fromkeys((ast.FunctionDef, ast.AsyncFunctionDef), ScopeReader._function),
+    ast.ClassDef: ScopeReader._class,
+    **dict.fromkeys((ast.For, ast.AsyncFor), ScopeReader._loop),
+    **dict.fromkeys((ast.With, ast.AsyncWith), ScopeReader._with),
+}
+
+
+def _assign(target: ast.expr, value: ast.expr, statement: Statement) -> None:
+    """What one target of an assignment becomes; of several on both sides (`a, b = f(), g()`) each its own."""
+    match target, value:
+        case ast.Name(), _:
+            _bind(statement.scope, target.id, statement, value)
+        case ast.Attribute() | ast.Subscript(), _:
+            if (parts := chain(target)) is not None and parts[1]:
+                _add_use(parts[0], Use("assign", parts[1], statement, value))
+            elif len(place := place_parts(target)) > 1:  # name[0] = value
+                _add_use(place[0], Use("assign", place[1:], statement, value))
+        case ast.Tuple() | ast.List(), ast.Tuple() | ast.List() if len(target.elts) == len(
+            value.elts
+        ) and not any(isinstance(item, ast.Starred) for item in (*target.elts, *value.elts)):
+            for item, part in zip(target.elts, value.elts, strict=True):
+                _assign(item, part, statement)
+        case _:
+            _bind_targets(target, statement, "unpacked from several values")
+
+
+def _bind_targets(target: ast.expr, statement: Statement, why: str) -> None:
+    match target:
+        case ast.Name():
+            _bind(statement.scope, target.id, statement, None, why)
+        case ast.Tuple() | ast.List():
+            for item in target.elts:
+                _bind_targets(item, statement, why)
+        case ast.Starred():
+            _bind_targets(target.value, statement, why)
+
+
+def _add_use(name: str, use: Use) -> None:
+    use.statement.scope.uses.setdefault(name, []).append(use)
+
+
+def _add_arguments(call: ast.Call, statement: Statement) -> None:
+    for argument in [*call.args, *[keyword.value for keyword in call.keywords]]:
+        if isinstance(argument, ast.Name):
+            _add_use(argument.id, Use("argument", (last_name(call.func),), statement, call))
+
+
+def _bind_import(statement: Statement, local: str, path: str) -> None:
+    statement.scope.imported[local] = None
+    _bind(statement.scope, local, statement, path)
+
+
+def _bind(
+    scope: Scope,
+    name: str,
+    statement: Statement,
+    value: ast.expr | ast.FunctionDef | str | None,
+    why: str = "",
+) -> None:
+    scope.bindings.setdefault(name, []).append(Binding(name, statement, value, why))

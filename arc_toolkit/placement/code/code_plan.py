@@ -9,9 +9,8 @@ from typing import Any
 from arc_toolkit.edit.code.code_text import CodeText
 from arc_toolkit.edit.code.editor import Changes
 from arc_toolkit.edit.code.imports import NeededImports
-from arc_toolkit.edit.code.names import CodeScopes
+from arc_toolkit.edit.code.names import CodeScopes, ScopeReader
 from arc_toolkit.edit.code.nodes import plain_data
-from arc_toolkit.edit.code.scopes import ScopeReader
 from arc_toolkit.edit.code.source import Source
 from arc_toolkit.edit.files.edits import Refused
 from arc_toolkit.edit.files.ignores import Ignores, find_ignores
