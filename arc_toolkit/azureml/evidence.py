@@ -11,13 +11,16 @@ import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 import yaml
 
-from arc_toolkit.azureml.documents import Document, Target, folder_of
+from arc_toolkit.azureml.documents import Target, folder_of
 from arc_toolkit.azureml.kinds import Role
 from arc_toolkit.edit.yaml.nodes import YamlNode, get, pairs, text_of, walk
+
+if TYPE_CHECKING:
+    from arc_toolkit.azureml.references import ProjectFiles
 
 # Where a command, or what is one in effect, is in each kind.
 _COMMANDS: tuple[tuple[str, ...], ...] = (
@@ -70,20 +73,10 @@ class FrameworkEvidence:
         return f"{'a DataLoader' if self.what == 'dataloader' else self.what} in {self.where}"
 
 
-class Files(Protocol):
-    """Where other files come from."""
-
-    def load(self, path: str) -> Document | None: ...
-
-    def read_text(self, path: str) -> str | None: ...
-
-    def in_snapshot(self, folder: str, snapshot: str, written: str) -> str: ...
-
-
 class EvidenceReader:
     """Looks for frameworks and DataLoader workers, and remembers what files say."""
 
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: ProjectFiles) -> None:
         self._files = files
         self._kept: OrderedDict[tuple[str, ...], tuple[FrameworkEvidence, ...]] = OrderedDict()
         self._decisive: dict[tuple[str, ...], bool] = {}

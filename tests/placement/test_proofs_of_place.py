@@ -100,3 +100,16 @@ def test_a_plan_of_code_that_would_change_its_result_again(monkeypatch: pytest.M
     result = place_code()
     assert result.after is None
     assert result.refused == "a second run would change it again"
+
+
+def test_an_edit_that_cannot_be_proved_does_not_take_the_other_workloads_with_it() -> None:
+    shared = "x-shared: &mine\n  - {key: a, operator: Exists}\n" + pod("  tolerations: *mine\n")
+    result = place(f"{shared}---\n{pod()}")
+    assert result.refused is None
+    assert result.after is not None
+    first, second = result.after.decode().split("---\n")
+    assert first == shared
+    assert "tolerations" in second
+    assert "not asked for" in result.findings[0].reason
+    assert place(shared).after is None
+    assert "not asked for" in str(place(shared).refused)
