@@ -427,53 +427,39 @@ def description(item: Mapping[str, Any]) -> str:
     )
 
 
-# Part of a failure's text, lower case -> what to do.
+# Part of a failure's text in lower case, and below it what to do.
 # https://learn.microsoft.com/azure/machine-learning/how-to-troubleshoot-kubernetes-extension
-ADVICE = (
-    (
-        "name that is still in use",
-        "an earlier install holds the name: wait about an hour, or see `helm list -Aa`",
-    ),
-    (
-        "operation (install/upgrade/rollback) is in progress",
-        "an earlier operation is not finished: try again in an hour",
-    ),
-    (
-        "because it is being terminated",
-        "an uninstall is not finished: wait until the namespace azureml is gone",
-    ),
-    (
-        "path not found",
-        "that version does not exist: leave out --extension-version to get the latest",
-    ),
-    (
-        "failed to resolve the extension version",
-        "no such version on this release train in this region",
-    ),
-    (
-        "invalid ownership metadata",
-        "a resource of that name already exists: if Volcano is installed, use --no-volcano",
-    ),
-    (
-        "extension-immutable-values",
-        "register Microsoft.KubernetesConfiguration and restart the cluster's extension agent",
-    ),
-    ("load_balancer_not_support", "--set inferenceRouterServiceType=NodePort or ClusterIP"),
-    ("insufficient_node", "three nodes are needed for the router: --set inferenceRouterHA=False"),
-    ("prometheus_conflict", "a Prometheus operator already exists: --set installPromOp=False"),
-    (
-        "bad_network_connectivity",
-        "the cluster cannot reach what AzureML needs: check firewall and proxy",
-    ),
-    (
-        "timed out waiting",
-        "pods of the extension did not start: `kubectl get pods,events -n azureml`",
-    ),
-)
+ADVICE = """\
+name that is still in use
+  an earlier install holds the name: wait about an hour, or see `helm list -Aa`
+operation (install/upgrade/rollback) is in progress
+  an earlier operation is not finished: try again in an hour
+because it is being terminated
+  an uninstall is not finished: wait until the namespace azureml is gone
+path not found
+  that version does not exist: leave out --extension-version to get the latest
+failed to resolve the extension version
+  no such version on this release train in this region
+invalid ownership metadata
+  a resource of that name already exists: if Volcano is installed, use --no-volcano
+extension-immutable-values
+  register Microsoft.KubernetesConfiguration and restart the cluster's extension agent
+load_balancer_not_support
+  --set inferenceRouterServiceType=NodePort or ClusterIP
+insufficient_node
+  three nodes are needed for the router: --set inferenceRouterHA=False
+prometheus_conflict
+  a Prometheus operator already exists: --set installPromOp=False
+bad_network_connectivity
+  the cluster cannot reach what AzureML needs: check firewall and proxy
+timed out waiting
+  pods of the extension did not start: `kubectl get pods,events -n azureml`
+"""
 MORE = "the cluster's own report: `kubectl describe configmap -n azureml arcml-healthcheck`"
 
 
 def advice(text: str) -> str:
     """What to do about a failure."""
-    lower = text.lower()
-    return next((todo for part, todo in ADVICE if part in lower), MORE)
+    lines = ADVICE.splitlines()
+    rows = zip(lines[::2], lines[1::2], strict=True)
+    return next((todo.strip() for part, todo in rows if part in text.lower()), MORE)

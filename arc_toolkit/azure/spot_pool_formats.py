@@ -19,32 +19,16 @@ _POOL_TYPE = f"{_CLUSTER_TYPE}/agentPools"
 
 def az_command(pool: SpotPool, cluster: Cluster) -> str:
     """Always with `--node-count`: otherwise Azure starts 3 nodes, or refuses lower limits."""
+    scope = ["--subscription", cluster.subscription] if cluster.subscription else []
+    place = ["--resource-group", cluster.resource_group, "--cluster-name", cluster.name]
+    limits = ["--min-count", str(pool.minimum), "--max-count", str(pool.maximum)]
     lines = [
-        [
-            "az",
-            "aks",
-            "nodepool",
-            "add",
-            *(["--subscription", cluster.subscription] if cluster.subscription else []),
-        ],
-        [
-            "--resource-group",
-            cluster.resource_group,
-            "--cluster-name",
-            cluster.name,
-            "--name",
-            pool.name,
-        ],
+        ["az", "aks", "nodepool", "add", *scope],
+        [*place, "--name", pool.name],
         ["--node-vm-size", pool.size.name, "--mode", "User", "--os-type", "Linux"],
         ["--priority", "Spot", "--eviction-policy", pool.eviction_policy],
         ["--spot-max-price", price_text(pool.max_price)],
-        [
-            "--enable-cluster-autoscaler",
-            "--min-count",
-            str(pool.minimum),
-            "--max-count",
-            str(pool.maximum),
-        ],
+        ["--enable-cluster-autoscaler", *limits],
         ["--node-count", str(pool.count)],
     ]
     if pool.labels:

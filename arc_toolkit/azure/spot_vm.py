@@ -93,10 +93,8 @@ class SpotVm:
         check_size(self.size)
         if self.size.architecture != "amd64" and ":" not in self.image and "/" not in self.image:
             raise ArcError(
-                f"{self.size.name} is {self.size.architecture} and "
-                f"the image {self.image} is amd64: "
-                "choose another "
-                "size, or an image by publisher:offer:sku:version"
+                f"{self.size.name} is {self.size.architecture} and the image {self.image} is amd64: "
+                "choose another size, or an image by publisher:offer:sku:version"
             )
 
     @property

@@ -123,7 +123,7 @@ class Console:
         """Whether to go on. Without a terminal nobody can answer, so that is refused."""
         if not sys.stdin.isatty():
             raise ArcError(
-                "there is no terminal to ask for confirmation: add --yes (or --dry-run to look)"
+                "this needs confirmation, and there is no terminal: add --yes (or --dry-run to look)"
             )
         self.clear_progress()
         sys.stderr.write(f"{question} [y/N] ")
