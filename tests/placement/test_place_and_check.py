@@ -138,6 +138,7 @@ def test_a_task_of_tekton_inherits_from_its_run() -> None:
 
 # --- advice ----------------------------------------------------------------------------------------------------------
 
+DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 LABEL = {"nodeSelector": {KEY: "spot"}}
 PREFERRED = {
     "affinity": {
@@ -220,14 +221,19 @@ def follow_advice(text: str, trainer: str | None) -> None:
             assert (finding.rule, finding.message) not in again
 
 
+# Kinds with the same row as another one but for its name.
+TWINS = ("RayCluster v1alpha1", "ClusterTrainingRuntime", "ClusterWorkflowTemplate", "ReplicaSet")
+
+
 @pytest.mark.parametrize("golden", GOLDENS, ids=lambda golden: golden.name)
 def test_check_recommends_place_only_where_it_helps(golden: Golden) -> None:
-    for fields in FIELDS.values():
+    parsed = yaml.safe_load(golden.text)
+    for fields in FIELDS.values() if golden.name not in TWINS else ():
         for places in {golden.on, golden.off, (*golden.on, *golden.off)} - {()}:
-            document = yaml.safe_load(golden.text)
+            document = deepcopy(parsed)
             for at in places:
                 golden.at(document, at).update(deepcopy(fields))
-            follow_advice(yaml.safe_dump(document), golden.trainer)
+            follow_advice(yaml.dump(document, Dumper=DUMPER), golden.trainer)
 
 
 @pytest.mark.parametrize("fields", FIELDS)
