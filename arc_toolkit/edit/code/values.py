@@ -69,11 +69,16 @@ Bound = tuple[ast.expr, Statement]
 
 
 class OpaqueValue(Exception):
-    """A value that only running the code would tell; `reason` is a part of a sentence."""
+    """A value that only running the code would tell."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    def __init__(self, cause: str | ast.expr) -> None:
+        super().__init__(cause)
+        self._cause = cause
+
+    @property
+    def reason(self) -> str:
+        """Why, as a part of a sentence. Few ask, so an expression becomes text only here."""
+        return self._cause if isinstance(self._cause, str) else f"it is {short(self._cause)}"
 
 
 class Effort:
@@ -93,7 +98,7 @@ class Effort:
             raise OpaqueValue(f"it has more than {MAX_ITEMS:,} items")
         if isinstance(value, int) and abs(value) > MAX_NUMBER:
             raise OpaqueValue("it is a very large number")
-        size = weight(value)
+        size = len(value) if isinstance(value, str) else weight(value)
         self.made += size
         if size > MAX_WEIGHT or self.made > MAX_MADE:
             raise OpaqueValue("it is too large to be computed here")
@@ -134,11 +139,11 @@ class Evaluator:
 
     def call(self, node: ast.Call, statement: Statement) -> Any:
         """The value of a call that is not one of the functions below."""
-        raise OpaqueValue(f"it is {short(node)}")
+        raise OpaqueValue(node)
 
     def attribute(self, node: ast.Attribute, statement: Statement) -> Any:
         """The value of an attribute of an object that only the package knows."""
-        raise OpaqueValue(f"it is {short(node)}")
+        raise OpaqueValue(node)
 
     def operand(self, value: Any) -> Any:
         """What a value is as a part of another one."""
@@ -266,7 +271,7 @@ class Evaluator:
         try:
             return effort.make(self._value(node, statement))
         except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError):
-            raise OpaqueValue(f"it is {short(node)}") from None
+            raise OpaqueValue(node) from None
         finally:
             effort.depth -= 1
 
@@ -304,7 +309,7 @@ class Evaluator:
                 return self._operand(holder, statement)[self._operand(key, statement)]
             case ast.Call():
                 return self._call(node, statement)
-        raise OpaqueValue(f"it is {short(node)}")
+        raise OpaqueValue(node)
 
     def _items(self, nodes: Sequence[ast.expr], statement: Statement) -> list[Any]:
         values: list[Any] = []
@@ -436,7 +441,7 @@ class Evaluator:
             for keyword in node.keywords
         }
         if named and function not in (_format_text, _absolute_path):
-            raise OpaqueValue(f"it is {short(node)}")
+            raise OpaqueValue(node)
         if function is not _joined and weight([*arguments, *named.values()]) > MAX_TEXT:
             raise OpaqueValue("it is longer than 100 kB")
         return function(*arguments, **named)
@@ -546,7 +551,7 @@ _MAX_PADDING = 1500
 
 
 def _refuse(node: ast.expr) -> NoReturn:
-    raise OpaqueValue(f"it is {short(node)}")
+    raise OpaqueValue(node)
 
 
 def _too_long() -> OpaqueValue:
