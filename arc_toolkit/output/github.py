@@ -20,13 +20,14 @@ def workflow_commands(findings: Iterable[Finding], problems: Iterable[Problem] =
 
 def _line(finding: Finding) -> str:
     column = max(1, finding.column) if finding.line else 0
-    given = _fields(file=finding.path, line=finding.line, col=column, title=finding.rule)
+    fields = _fields(file=finding.path, line=finding.line, col=column, title=finding.rule)
     text = f"{finding.message} ({finding.reason})" if finding.reason else finding.message
-    return f"::{_LEVELS[finding.severity]} {given}::{_data(text)}"
+    return f"::{_LEVELS[finding.severity]} {fields}::{_data(text)}"
 
 
 def _problem(problem: Problem) -> str:
-    return f"::error {_fields(file=problem.path, line=problem.line, title='cannot be used')}::{_data(problem.message)}"
+    fields = _fields(file=problem.path, line=problem.line, title="cannot be used")
+    return f"::error {fields}::{_data(problem.message)}"
 
 
 def _fields(**fields: str | int) -> str:

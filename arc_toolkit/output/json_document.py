@@ -10,7 +10,7 @@ from typing import Any
 
 
 def document(command: str, payload: dict[str, Any], *, indent: int | None = 2) -> str:
-    """JSON text with `"schema": "arc-toolkit/<command>/v1"` first; in one line without an indent."""
+    """JSON text with its schema, `arc-toolkit/<command>/v1`, first; one line without an indent."""
     return json_text({"schema": f"arc-toolkit/{command}/v1", **payload}, indent=indent)
 
 

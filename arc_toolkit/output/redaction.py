@@ -13,7 +13,7 @@ _SECRET = re.compile(
       (?P<pem> -----BEGIN\b.*?(?:-----END[^-]*-----|\Z) )
     | (?P<user> ://[^\s/?\#@:]*:\S*@ )
     | (?P<shown>
-          \bauthorization\b[\\"']*\s*[=:]\s*[\\"']*(?:[a-z]+\s+)?   # Authorization: Basic ..., also in JSON
+          \bauthorization\b[\\"']*\s*[=:]\s*[\\"']*(?:[a-z]+\s+)?   # Authorization: Basic ...
         | \b(?:bearer|sharedkey|sharedaccesssignature)\s+
         | --?[\w-]*{_NAME}\s+                                        # --password X
         | (?:[\w.-]*{_NAME}\w*|(?<![a-z])sig|sharedaccesssignature)[\\"']*\s*[=:]+\s*
@@ -22,7 +22,7 @@ _SECRET = re.compile(
           \beyJ[\w-]{{6,}}(?:\.[\w-]*)*                              # JWT
         | \b(?:gh[a-z]|github_pat|glpat|xox[a-z]|hf|sk|npm|pypi)[_-]\w{{16,}}
         | \bA[KS]IA[A-Z0-9]{{12,}}
-        | [\w+/]{{40,}}={{1,2}}                                      # keys of storage accounts and service buses
+        | [\w+/]{{40,}}={{1,2}}                        # keys of storage accounts and service buses
       )
     """
 )

@@ -33,9 +33,10 @@ def sarif(
     command: str = "check",
     docs_url: str = "",
 ) -> str:
-    """One run with all rules that found something, in order of the findings, and the files that could not be used.
+    """One run: the rules with findings, in their order, and the files that cannot be used.
 
-    `docs_url` is where the folder `docs` is published; a rule has no `helpUri` without it, but its page as `help`.
+    `docs_url` is the address of the published folder `docs`. Without it a rule has no `helpUri`;
+    its page is the `help` in any case.
     """
     ids = list(dict.fromkeys(row.finding.rule for row in results))
     index = {name: position for position, name in enumerate(ids)}

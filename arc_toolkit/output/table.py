@@ -18,7 +18,7 @@ def width(text: str) -> int:
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
-    """Rows under their headers, two blanks between columns; the columns in `right` are flushed right."""
+    """Rows under their headers, two blanks apart; columns in `right` are aligned right."""
     lines = [list(headers), *[list(row) for row in rows]]
     widths = [max(width(line[index]) for line in lines) for index in range(len(headers))]
 

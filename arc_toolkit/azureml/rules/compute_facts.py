@@ -1,4 +1,4 @@
-"""Whether the compute of a target is Kubernetes, a cluster of VMs, or unknown: a question of several rules."""
+"""Whether the compute of a target is Kubernetes, a cluster of VMs, or unknown."""
 
 from __future__ import annotations
 

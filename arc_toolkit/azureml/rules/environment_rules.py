@@ -174,11 +174,11 @@ def _replace_expression(
 
 @target_rule("warning", language="yaml, python", needs=("environment",))
 def old_base_image(plan: Plan, target: Target) -> None:
-    for own in (target.fields, pairs(target.get("task"))):
+    for fields in (target.fields, pairs(target.get("task"))):
         # Clusters of VMs run any image.
-        if "environment" in own and not compute_facts(plan, target).is_elsewhere:
+        if "environment" in fields and not compute_facts(plan, target).is_elsewhere:
             snapshot = (target.text("code") or "") if target.kind.role == Role.SPEC else ""
-            _check_environment(plan, *own["environment"], snapshot)
+            _check_environment(plan, *fields["environment"], snapshot)
 
 
 def _check_environment(plan: Plan, key: YamlNode, environment: YamlNode, snapshot: str) -> None:

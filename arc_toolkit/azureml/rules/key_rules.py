@@ -1,6 +1,7 @@
-"""Rules about keys that azure-ai-ml rejects, drops or does not read, and about values of the wrong shape.
+"""Rules about keys that azure-ai-ml rejects, drops or does not read, and values of the wrong shape.
 
-`schema_keys` explains every key that azure-ai-ml does not accept; each explanation belongs to one rule.
+`schema_keys` explains every key that azure-ai-ml does not accept; each explanation belongs to one
+rule.
 """
 
 from __future__ import annotations
@@ -179,19 +180,19 @@ def _moved_values(item: ForeignKey) -> dict[KeyPath, str | int]:
 
 def _unread_keys(target: Target) -> Iterator[tuple[YamlNode, str]]:
     """Keys that the schema has, but that nothing reads in this file; each with a message."""
-    own = target.fields
+    fields = target.fields
     if target.kind.role == Role.SPEC:
-        if "resources" in own and target.kind.family != Family.OTHER:
+        if "resources" in fields and target.kind.family != Family.OTHER:
             message = "a v1.5 spec has no `resources`: they are run settings of the step"
-            yield own["resources"][0], message
+            yield fields["resources"][0], message
         return
     for slot in (Slot.INSTANCE_TYPE, Slot.INSTANCE_COUNT) if target.overrides_resources else ():
         if target.path_of(slot.path) != slot.path and target.owns(slot.path):
             name = slot.path[-1]
             message = f"`{name}` below `resources` is not read: the one beside `component` wins"
             yield target.place_of(slot.path), message
-    if "environment" in own:
-        environment = pairs(own["environment"][1])
+    if "environment" in fields:
+        environment = pairs(fields["environment"][1])
         for name in _BESIDE_ENVIRONMENT:
             if name in environment:
                 message = f"`{name}` below `environment` is not read: it belongs beside it"
@@ -229,7 +230,7 @@ def not_a_mapping(plan: Plan, target: Target) -> None:
 
 
 def _is_mapping(target: Target, name: str) -> bool:
-    """Whether the schema of a target has a mapping of this name: `task` of a data transfer is text."""
+    """Whether the schema of a target has this mapping: `task` of a data transfer is text."""
     kind = target.kind
     if kind.role == Role.SPEC:
         return False

@@ -92,9 +92,9 @@ def missing_reference(plan: Plan, target: Target) -> None:
 
 
 def _report_missing(
-    plan: Plan, target: Target, key: str, what: str, node: YamlNode, path: str
+    plan: Plan, target: Target, key: str, noun: str, node: YamlNode, path: str
 ) -> None:
-    message = f"{key} of {target.shown} names a {what} that does not exist"
+    message = f"{key} of {target.shown} names a {noun} that does not exist"
     reason = f"there is no {os.path.relpath(path)}"
     plan.report(missing_reference, message, node, reason=reason)
 
@@ -205,7 +205,7 @@ def _has_output(plan: Plan, step: Target, output: str) -> bool:
 def _declares(owner: Target, section: str, name: str) -> bool:
     """Whether a target declares an input, output or search space.
 
-    Also true if the declaration may be elsewhere: in a merged mapping, or in a registered component.
+    Also true if the declaration may be elsewhere: in a merged mapping or a registered component.
     """
     targets = [owner, owner.parent] if owner.kind.role.is_trial and owner.parent else [owner]
     for target in targets:

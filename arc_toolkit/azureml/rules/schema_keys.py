@@ -1,6 +1,7 @@
-"""The keys that azure-ai-ml knows at each place of each kind: data/azureml_keys.csv, made from its own schemas.
+"""The keys that azure-ai-ml accepts at each place of each kind.
 
-A key that it does not know there is a `ForeignKey`, and has one explanation, so that one rule reports it.
+The table is data/azureml_keys.csv, made from its schemas. Any other key is a `ForeignKey`. It has
+one explanation, and one rule reports it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from arc_toolkit.edit.yaml.nodes import KeyPath, YamlNode, pairs
 from arc_toolkit.resources import data_rows
 from arc_toolkit.text import nearest
 
-# The mappings of a target whose keys are known.
+# The mappings of a target with a list of keys in the table.
 MAPPINGS = (
     "resources",
     "distribution",
@@ -34,10 +35,11 @@ _SPEC = frozenset(
     re.findall(
         r"\S+",
         """
-        $schema type name version display_name description tags is_deterministic is_archived successful_return_code
-        inputs outputs code command environment environment_variables launcher parallel hemera scope hdinsight
-        starlite datatransfer sweep trial algorithm objective search_space limits early_termination runsettings
-        annotations category contact author intellectual_property additional_includes
+        $schema type name version display_name description tags is_deterministic is_archived
+        successful_return_code inputs outputs code command environment environment_variables
+        launcher parallel hemera scope hdinsight starlite datatransfer sweep trial algorithm
+        objective search_space limits early_termination runsettings annotations category contact
+        author intellectual_property additional_includes
         """,
     )
 )
@@ -75,28 +77,29 @@ CONTAINER_KEYS = frozenset({"limits", "requests", "cpu", "cpus", "memory", "gpu"
 # azure-ai-ml takes these on a step that names a component, and they win over `resources`.
 _TAKEN_BY_STEPS = frozenset({Slot.INSTANCE_TYPE.path[-1], Slot.INSTANCE_COUNT.path[-1]})
 _ALIKE = 0.85  # `source` and `resources` are 0.8 alike and mean different things
-# Mappings in which azure-ai-ml rejects an unknown key of a job, trial or step, and drops one of a component.
+# Mappings in which azure-ai-ml rejects an unknown key of a job, trial or step, and drops one of a
+# component.
 _STRICT_MAPPINGS = frozenset({"resources", "distribution", "limits", "queue_settings"})
 _STRICT_STEPS = (Family.COMMAND, Family.PARALLEL, Family.SPARK)
 
 
 class Explanation(Enum):
-    """What a key that is not known at its place is, the most certain first."""
+    """Why azure-ai-ml does not accept a key at its place, the most certain reason first."""
 
     # A name of the SDK v1; the right name is that of v2.
     LEGACY = "legacy"
-    # It belongs below another mapping, beside the one that it is in, or (with no right place) on the step.
+    # It belongs below another mapping, beside its mapping, or (without a right place) on the step.
     MISPLACED = "misplaced"
     # A letter or two away from a key of the place.
     MISSPELT = "misspelt"
     UNKNOWN = "unknown"
-    # azure-ai-ml takes any key there, or another rule speaks about this one.
+    # azure-ai-ml accepts any key there, or another rule reports this one.
     TAKEN = "taken"
 
 
 @dataclass(frozen=True, slots=True)
 class ForeignKey:
-    """A key at the top of a target, or below one of its mappings, that azure-ai-ml does not know there."""
+    """A key of a target, or below one of its mappings, that azure-ai-ml does not accept."""
 
     target: Target
     below: str
@@ -104,7 +107,7 @@ class ForeignKey:
     key: YamlNode
     value: YamlNode
     explanation: Explanation
-    # The name, or the mapping, that is right; nothing where it is beside the mapping, or on the step.
+    # The right name or mapping; empty if the key belongs beside the mapping, or on the step.
     right: str = ""
 
     @property
@@ -127,30 +130,35 @@ def foreign_keys(plan: Plan) -> Sequence[ForeignKey]:
 
 def _find_keys(targets: Iterable[Target]) -> Iterator[ForeignKey]:
     for target in targets:
-        own = target.fields
-        known = known_keys(target.kind)
-        if known is not None and not known.issuperset(own):
-            yield from _explained(target, "", own, known)
+        fields = target.fields
+        accepted = known_keys(target.kind)
+        if accepted is not None and not accepted.issuperset(fields):
+            yield from _explained(target, "", fields, accepted)
         for mapping in MAPPINGS:
-            if mapping in own and (known := known_keys(target.kind, mapping)) is not None:
-                inner = pairs(own[mapping][1])
-                if not known.issuperset(inner):
-                    yield from _explained(target, mapping, inner, known)
+            if mapping in fields and (accepted := known_keys(target.kind, mapping)) is not None:
+                inner = pairs(fields[mapping][1])
+                if not accepted.issuperset(inner):
+                    yield from _explained(target, mapping, inner, accepted)
 
 
 def _explained(
-    target: Target, below: str, own: dict[str, tuple[YamlNode, YamlNode]], known: frozenset[str]
+    target: Target,
+    below: str,
+    fields: dict[str, tuple[YamlNode, YamlNode]],
+    accepted: frozenset[str],
 ) -> Iterator[ForeignKey]:
-    for name, (key, value) in own.items():
-        if name not in known and name != "<<":
-            yield ForeignKey(target, below, name, key, value, *_explain(target, below, name, known))
+    for name, (key, value) in fields.items():
+        if name not in accepted and name != "<<":
+            yield ForeignKey(
+                target, below, name, key, value, *_explain(target, below, name, accepted)
+            )
 
 
 def _explain(
-    target: Target, below: str, name: str, known: frozenset[str]
+    target: Target, below: str, name: str, accepted: frozenset[str]
 ) -> tuple[Explanation, str]:
     kind = target.kind
-    near = nearest(name.lower(), known, cutoff=_ALIKE)
+    near = nearest(name.lower(), accepted, cutoff=_ALIKE)
     if kind.role == Role.SPEC:  # azure-ai-ml takes any key
         return (Explanation.MISSPELT, near) if near else (Explanation.TAKEN, "")
     if (
@@ -175,7 +183,7 @@ def _explain(
 
 
 def _right_place(kind: TargetKind, below: str, name: str) -> str | None:
-    """The mapping that a key belongs to; an empty text for the target itself or its step; None where nothing has it."""
+    """The mapping of a key; empty for the target or its step; None if no place has the key."""
     if below == "resources" and name in CONTAINER_KEYS:
         return None
     if below and (
@@ -185,7 +193,7 @@ def _right_place(kind: TargetKind, below: str, name: str) -> str | None:
     mappings = [mapping for mapping in MAPPINGS if name in (known_keys(kind, mapping) or ())]
     if len(mappings) == 1:
         return mappings[0]
-    # A component has no `compute`, and a pipeline or an AutoML component no `resources`: the steps have.
+    # Components have no `compute`, and pipelines and AutoML components no `resources`: steps do.
     if name == Slot.COMPUTE.path[0] and kind.role == Role.COMPONENT:
         return ""
     if (
@@ -208,8 +216,7 @@ def _has_steps(kind: TargetKind) -> bool:
 def _is_strict(target: Target) -> bool:
     """Whether azure-ai-ml 1.35 rejects a key that it does not know at the top of a target.
 
-    It does for jobs, the trials of sweep jobs, and steps that are written in place; it takes any on other steps and on
-    components.
+    It does for jobs, the trials of sweep jobs and inline steps, not for other steps and components.
     """
     kind = target.kind
     if kind.role == Role.STEP:

@@ -1,4 +1,4 @@
-"""Rules about calls of the SDKs in Python code, and about v1 steps and sweeps, which have no instance type."""
+"""Rules about calls of the SDKs in Python code, and about v1 steps, which have no instance type."""
 
 from __future__ import annotations
 
@@ -187,8 +187,8 @@ def prs_instance_type(plan: Plan) -> None:
             reason += "; --prs-to-v2 writes it as YAML"
         plan.report(
             prs_instance_type,
-            "ParallelRunStep of SDK v1 cannot name an instance type, so on Kubernetes it always gets"
-            " the default one: a v2 parallel step can",
+            "ParallelRunStep of SDK v1 cannot name an instance type, so on Kubernetes it always"
+            " gets the default one: a v2 parallel step can",
             node,
             reason=reason,
         )

@@ -97,7 +97,7 @@ def _runs_processes(plan: Plan, target: Target) -> bool:
 
 
 def _is_on_kubernetes(plan: Plan, target: Target) -> bool | None:
-    """None if the compute may be anything. Instance types exist only on Kubernetes, VM sizes aside."""
+    """None if the compute is unknown. Instance types exist only on Kubernetes, VM sizes aside."""
     facts = compute_facts(plan, target)
     if facts.kubernetes:
         return True
