@@ -157,18 +157,18 @@ def _changes(node: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
 # --- running tests ----------------------------------------------------------------------------------
 
 
-def tests_for(path: str, folders: list[str]) -> list[str]:
+def tests_for(tree: Path, path: str, folders: list[str]) -> list[str]:
     """The files of tests for a module, those that name it first."""
     if not folders:
         folder = Path("tests", *Path(path).parts[1:2])
-        if not (TOP / folder).is_dir():
+        if not (tree / folder).is_dir():
             sys.exit(f"{path}: no folder {folder}; name the tests with --tests")
         folders = [str(folder)]
     files = [
         file
         for folder in folders
         for file in (
-            [TOP / folder] if folder.endswith(".py") else (TOP / folder).rglob("test_*.py")
+            [tree / folder] if folder.endswith(".py") else (tree / folder).rglob("test_*.py")
         )
     ]
     module = ".".join(Path(path).with_suffix("").parts)
@@ -178,7 +178,7 @@ def tests_for(path: str, folders: list[str]) -> list[str]:
         text = file.read_text(encoding="utf-8")
         return (0 if module in text else 1 if f"{package} import {name}" in text else 2), str(file)
 
-    return [str(file.relative_to(TOP)) for file in sorted(files, key=rank)]
+    return [str(file.relative_to(tree)) for file in sorted(files, key=rank)]
 
 
 def run_tests(tree: Path, tests: list[str], seconds: float | None) -> bool:
@@ -221,7 +221,7 @@ def main(arguments: list[str]) -> int:
         tree = Path(shutil.copytree(TOP, Path(folder, "tree"), symlinks=True, ignore=LEFT_OUT))
         limits: dict[tuple[str, ...], float] = {}
         for number, mutant in enumerate(mutants, 1):
-            tests = tests_for(mutant.path, options.tests)
+            tests = tests_for(tree, mutant.path, options.tests)
             if tuple(sorted(tests)) not in limits:
                 start = time.monotonic()
                 if not run_tests(tree, tests, None):

@@ -22,7 +22,7 @@ from arc_toolkit.azureml.values import MAX_PIPELINE_DEPTH
 from arc_toolkit.edit.files.edits import Refused, Unreadable
 from arc_toolkit.edit.yaml.editor import YamlEditor
 from arc_toolkit.edit.yaml.nodes import KeyPath, YamlNode, compose, construct, get, pairs, text_of
-from arc_toolkit.edit.yaml.proof import holds, same
+from arc_toolkit.edit.yaml.proof import has_value, is_same_but_for
 from arc_toolkit.edit.yaml.writer import file_text
 
 if TYPE_CHECKING:
@@ -250,9 +250,9 @@ def _means(
     root = documents[0] if len(documents) == 1 else None
     own = root.value if isinstance(root, yaml.MappingNode) else []
     return [key.value for key, _ in own] == [*head, *body] and all(
-        same(body[key.value], node, None, set())
+        is_same_but_for(None, body[key.value], node, set())
         if key.value in body
-        else holds(node, head[key.value])
+        else has_value(node, head[key.value])
         for key, node in own
     )
 

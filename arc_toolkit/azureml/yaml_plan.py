@@ -140,7 +140,7 @@ class YamlPlan(Plan):
         return self.attempt(rule, f"not set on {target.shown}", target.at, operation, where)
 
     def fix(self, title: str, safe: bool, operation: Operation, usable: bool) -> Fix | None:
-        alone = self.editor.fresh()
+        alone = self.new_editor()
         operation(alone)
         if usable:
             self.perform((title, *alone.edits()), operation)

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 from arc_toolkit.edit.files.edits import Refused
 from arc_toolkit.edit.yaml.nodes import KeyPath, YamlNode, items_of
-from arc_toolkit.edit.yaml.proof import Value, holds
+from arc_toolkit.edit.yaml.proof import Value, has_value
 from arc_toolkit.findings import Severity
 from arc_toolkit.placement.manifests import PodSpec, Workload
 from arc_toolkit.placement.spot import SpotPolicy
@@ -60,11 +60,11 @@ class FieldChanges:
         self.changes: list[FieldChange] = []
 
     def set(self, path: KeyPath, value: Value) -> None:
-        if not holds(self._node(path), value):
+        if not has_value(self._node(path), value):
             self.changes.append(FieldChange(path, value))
 
     def append(self, path: KeyPath, item: Value) -> None:
-        if not any(holds(child, item) for child in items_of(self._node(path))):
+        if not any(has_value(child, item) for child in items_of(self._node(path))):
             self.changes.append(FieldChange(path, item, is_item=True))
 
     def _node(self, path: KeyPath) -> YamlNode | None:

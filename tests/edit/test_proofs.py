@@ -15,6 +15,7 @@ from arc_toolkit.edit.code.source import Source, parse
 from arc_toolkit.edit.files.edits import Edit, Refused, apply_edits
 from arc_toolkit.edit.yaml.editor import YamlEditor
 from arc_toolkit.edit.yaml.nodes import read
+from arc_toolkit.edit.yaml.proof import APPENDED, Change, Drop, Named, Put, is_same_but_for
 
 
 def replacing(text: str, old: str, new: str) -> Edit:
@@ -56,9 +57,15 @@ OPERATIONS: dict[str, Callable[[YamlEditor], None]] = {
 }
 
 
+def editor_after(operation: Callable[[YamlEditor], None]) -> YamlEditor:
+    editor = YamlEditor(read(YAML.encode()))
+    operation(editor)
+    return editor
+
+
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_the_operations_are_proved_without_a_lie(operation: str) -> None:
-    assert YamlEditor(read(YAML.encode())).apply(OPERATIONS[operation]).finish()[0] != YAML
+    assert editor_after(OPERATIONS[operation]).finish()[0] != YAML
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -66,7 +73,7 @@ def test_the_operations_are_proved_without_a_lie(operation: str) -> None:
 def test_a_yaml_editor_that_does_more_is_refused(
     lie: str, operation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    editor = YamlEditor(read(YAML.encode())).apply(OPERATIONS[operation])
+    editor = editor_after(OPERATIONS[operation])
     edits = (*editor.edits(), replacing(YAML, *YAML_LIES[lie]))
     monkeypatch.setattr(YamlEditor, "edits", lambda self: edits)
     with pytest.raises(Refused):
@@ -77,7 +84,7 @@ def test_a_yaml_editor_that_does_more_is_refused(
 def test_a_yaml_editor_that_does_nothing_is_refused(
     operation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    editor = YamlEditor(read(YAML.encode())).apply(OPERATIONS[operation])
+    editor = editor_after(OPERATIONS[operation])
     monkeypatch.setattr(YamlEditor, "edits", lambda self: ())
     with pytest.raises(Refused, match="not asked for"):
         editor.finish()
@@ -106,7 +113,7 @@ def test_a_yaml_editor_that_does_something_else_is_refused(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     operation, old, new = WRONG[name]
-    editor = YamlEditor(read(YAML.encode())).apply(operation)
+    editor = editor_after(operation)
     monkeypatch.setattr(YamlEditor, "edits", lambda self: (replacing(YAML, old, new),))
     with pytest.raises(Refused, match="not asked for"):
         editor.finish()
@@ -255,3 +262,48 @@ def test_lies_are_changes() -> None:
         for old, new in lies.values():
             assert text.count(old) >= 1
             assert apply_edits(text, [replacing(text, old, new)]) != text
+
+
+# Old text, the asked change of its first document, a new text, and whether that is the asked one.
+COMPARISONS: dict[str, tuple[str, Change | Put | None, str, bool]] = {
+    "nothing asked, nothing done": ("a: 1\nb: [x]\n", None, "a: 1\nb: [x]\n", True),
+    "another form of the same": ("a: 'x'\nb: [y]\n", None, 'a: "x"\nb:\n- y\n', True),
+    "a document that is gone": ("a: 1\n", None, "", False),
+    "a document that is new": ("", None, "a: 1\n", False),
+    "no document": ("", None, "", True),
+    "text for a number": ("a: 1\n", None, "a: '1'\n", False),
+    "another value": ("a: 1\n", None, "a: 2\n", False),
+    "another key": ("a: 1\nb: 2\n", {"b": Put(3)}, "c: 1\nb: 3\n", False),
+    "another key beside a new one": ("a: 1\n", {"n": Put(2)}, "c: 1\nn: 2\n", False),
+    "a key that is a collection": ("[a]: 1\nb: 2\n", {"b": Put(3)}, "[a]: 1\nb: 3\n", True),
+    "another collection as key": ("[a]: 1\nb: 2\n", {"b": Put(3)}, "[c]: 1\nb: 3\n", False),
+    "another order": ("a: 1\nb: 2\n", None, "b: 2\na: 1\n", False),
+    "a new key anywhere": ("a: 1\nb: 2\n", {"n": Put(3)}, "a: 1\nn: 3\nb: 2\n", True),
+    "a new key twice": ("a: 1\n", {"n": Put(3), "m": Put(3)}, "a: 1\nn: 3\nn: 3\n", False),
+    "a new key that is missing": ("a: 1\n", {"n": Put(3)}, "a: 1\n", False),
+    "a new key with another value": ("a: 1\n", {"n": Put(3)}, "a: 1\nn: 4\n", False),
+    "a new key that was not asked for": ("a: 1\n", {"a": Put(2)}, "a: 2\nn: 4\n", False),
+    "a key that is gone": ("a: 1\nb: 2\n", {"a": Drop()}, "b: 2\n", True),
+    "a key that is not gone": ("a: 1\nb: 2\n", {"a": Drop()}, "a: 1\nb: 2\n", False),
+    "a key with a new name": ("a: [1]\nb: 2\n", {"a": Named("c")}, "c: [1]\nb: 2\n", True),
+    "a new name and another value": ("a: 1\n", {"a": Named("c")}, "c: 2\n", False),
+    "a new name with a value": ("a: 1\n", {"a": Named("c", "x")}, "c: x\n", True),
+    "another name": ("a: 1\n", {"a": Named("c")}, "d: 1\n", False),
+    "an item more": ("[a]\n", {APPENDED: ["b"]}, "[a, b]\n", True),
+    "two items more": ("[a]\n", {APPENDED: ["b"]}, "[a, b, b]\n", False),
+    "an item less": ("[a, b]\n", None, "[a]\n", False),
+    "an item changed and one more": ("[a, b]\n", {0: Put(1), APPENDED: [2]}, "[1, b, 2]\n", True),
+    "another item more": ("[a]\n", {APPENDED: ["b"]}, "[a, c]\n", False),
+    "a mapping in an empty value": ("a:\n", {"a": {"b": Put(1)}}, "a: {b: 1}\n", True),
+    "a list for a mapping": ("a: {}\n", None, "a: []\n", False),
+    "a change below that is not made": ("a: x\n", {"a": {"b": Put(1)}}, "a: x\n", False),
+    "shared nodes": ("a: &x {y: 1}\nb: *x\n", None, "a: &x {y: 1}\nb: {y: 1}\n", True),
+    "shared nodes of which one changes": ("a: &x {y: 1}\nb: *x\n", None, "a: {y: 1}\nb: {y: 2}\n", False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_two_readings_are_compared_exactly(name: str) -> None:
+    before, change, after, expected = COMPARISONS[name]
+    [old], [new] = (read(text.encode()).documents or (None,) for text in (before, after))
+    assert is_same_but_for(change, old, new, set()) is expected

@@ -56,6 +56,18 @@ CASES = {
         (("r", "x"), "y"),
         '{\n  "r": {\n    "a": [\n      1\n    ],\n    "x": "y"\n  }\n}\n',
     ),
+    "JSON with a key per line gets lines for a new mapping": (
+        '{\n  "r": {\n    "a": 1\n  },\n  "e": {}\n}\n',
+        (("r", "x"), {"y": [1]}),
+        '{\n  "r": {\n    "a": 1,\n    "x": {\n      "y": [\n        1\n      ]\n    }\n  },\n'
+        '  "e": {}\n}\n',
+    ),
+    "an empty mapping in JSON with a key per line": (
+        '{\n  "r": 1,\n  "e": {}\n}\n',
+        (("e", "x"), "y"),
+        '{\n  "r": 1,\n  "e": {\n    "x": "y"\n  }\n}\n',
+    ),
+    "a key beside a key that is a collection": ("? [a]\n: 1\nb: 2\n", (("b",), 3), "? [a]\n: 1\nb: 3\n"),
     "a binding inside of a flow mapping is quoted": ("r: {a: b}\n", (("r", "a"), "${{x.y}}"), 'r: {a: "${{x.y}}"}\n'),
     "JSON stays JSON": ('{"r": {"a": "b"}}', (("r", "x"), "y"), '{"r": {"a": "b", "x": "y"}}'),
     "no final newline stays none": ("a: 1", (("b",), 2), "a: 1\nb: 2"),
@@ -120,6 +132,7 @@ REFUSALS = {
     "a value that an anchor shares": ("a: &t {x: 1}\nb: *t\n", (("a", "x"), 2), "anchor"),
     "a scalar where a mapping is wanted": ("a: text\n", (("a", "x"), 1), "not a mapping"),
     "a list where a value is wanted": ("a: [1]\n", (("a",), 1), "not a single value"),
+    "a mapping without brackets in a list": ("a: [b: 1]\n", (("a", 0, "c"), 1), "without brackets"),
     "lines that end with carriage returns": ("a: 1\rb: 2\r", (("a",), 2), "carriage returns"),
 }
 
@@ -167,6 +180,10 @@ def test_rename_keeps_the_quotes_of_the_key() -> None:
 def test_rename_refuses_a_name_that_is_there() -> None:
     with pytest.raises(Refused, match="already exists"):
         YamlEditor(read(b"a: 1\nb: 2\n")).rename((0, "a"), "b")
+    editor = YamlEditor(read(b"a: 1\nb: 2\n"))
+    editor.rename((0, "a"), "c")
+    with pytest.raises(Refused, match="`c` already exists"):
+        editor.rename((0, "b"), "c")
 
 
 @pytest.mark.parametrize("style", ["{}", "'{}'", '"{}"', ">-\n  {}", "|\n  {}"])

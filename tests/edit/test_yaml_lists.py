@@ -202,7 +202,9 @@ def test_lines_that_go_to_the_same_place_are_in_the_order_of_their_depth() -> No
 
 def test_edits_of_an_operation_can_be_asked_for() -> None:
     source = read(b"l: [a]\n")
-    (edit,) = YamlEditor(source).apply(lambda editor: editor.append((0, "l"), "b")).edits()
+    editor = YamlEditor(source)
+    editor.append((0, "l"), "b")
+    (edit,) = editor.edits()
     assert (edit.start, edit.end, edit.text) == (5, 5, ", b")
 
 

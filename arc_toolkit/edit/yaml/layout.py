@@ -15,17 +15,17 @@ import yaml
 from arc_toolkit.edit.files.edits import Edit, Refused
 from arc_toolkit.edit.yaml.json_layout import JsonStyle
 from arc_toolkit.edit.yaml.nodes import STR, YamlNode, YamlText, last_scalar, pairs, walk
-from arc_toolkit.edit.yaml.writer import Writer, YamlStyle, quoted, writer_of
+from arc_toolkit.edit.yaml.writer import Writer, YamlStyle, quoted
 
 _PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")
 _ALIAS = re.compile(r"[ \t]*:[ \t]+\*[^\s,\[\]{}]+(?=[\s,}]|\Z)")
 _BEFORE_KEY = re.compile(r"[ ]*(?:-[ ]+)*")
 _COMMENT = re.compile(r"([ ]*)#")
-_BLOCK_HEADER = re.compile(r"[|>][-+0-9]*[ \t]*(?:#[^\n]*)?\r?\n(?:[ \t]*\r?\n)*[ ]*")
-_BLOCK_INDICATORS = re.compile(r"[|>]([-+0-9]*)")
+_BLOCK_HEADER = re.compile(r"[|>]([-+0-9]*)([ \t]*(?:#[^\r\n]*)?)\r?\n(?:[ \t]*\r?\n)*[ ]*")
 # What may be between the last item of a flow collection and its bracket: blanks, comments and one comma.
 _FLOW_TAIL = re.compile(r"(?:\s|(?<=\s)#[^\n]*)*(,?)(?:\s|(?<=\s)#[^\n]*)*")
-
+# The blanks by which a file may indent; deeper means that something else is between.
+_MAX_INDENT = 8
 
 # Texts of new items, for lines of their own that begin with the given blanks; for one line if None.
 FlowTexts = Callable[[str | None], list[str]]
@@ -43,42 +43,36 @@ class YamlLayout:
 
     def __init__(self, source: YamlText, style: YamlStyle) -> None:
         self._source, self._style, self._text = source, style, source.text
+        self._newline = "\r\n" if "\r\n" in source.text else "\n"
+        # For scalars and flow collections, which no indent matters to.
+        self._plain_writer = Writer(style)
 
-    # --- scalars and keys --------------------------------------------------------------------------------------
+    # --- scalars and keys -------------------------------------------------------------------------------
 
     def scalar(self, node: yaml.ScalarNode, value: Any, *, flow: bool, block: bool = True) -> Edit:
-        """Another value in place of a scalar; quotes stay, and so does a block scalar, if asked."""
-        start, end = self._scalar_slice(node)
-        if start == end:  # an empty value: `key:` with nothing behind it
-            text = " " + self._plain_writer.scalar(value, flow=flow)
-        elif (
-            block
-            and isinstance(value, str)
-            and node.style in ("|", ">")
-            and (lines := self._block(node, value))
-        ):
-            text = lines
-        elif isinstance(value, str) and node.style == "'" and value.isprintable():
-            text = "'" + value.replace("'", "''") + "'"
-        else:
-            text = self._plain_writer.scalar(value, flow=flow, quote=node.style == '"')
-        return Edit(start, end, text)
+        """Another value in place of a scalar; quotes stay, and so does a block scalar, if asked.
 
-    def _block(self, node: yaml.ScalarNode, value: str) -> str | None:
-        """Other text in the form of a block scalar; None where that form does not have it."""
+        "y" in `a: 'x' # why` gives `'y'` for `'x'`; in `a: |` with a line `  x` it gives `|-` with a line `  y`.
+        """
         start, end = self._scalar_slice(node)
-        header = _BLOCK_HEADER.match(self._text, start)
+        is_text = isinstance(value, str)
+        text = self._block_scalar(node, value) if block and is_text else None
+        if text is None and is_text and node.style == "'" and value.isprintable():
+            text = "'" + value.replace("'", "''") + "'"
+        if text is None:
+            text = self._plain_writer.scalar(value, flow=flow, quote=node.style == '"')
+        return Edit(start, end, text if start < end else f" {text}")
+
+    def _block_scalar(self, node: yaml.ScalarNode, value: str) -> str | None:
+        """Other text in the form of a block scalar; None where that form does not have it."""
+        header = self._block_header(node)
         body = value.removesuffix("\n")
-        plain = body.replace("\n", "").isprintable() and not re.search(r"\A\s|\n\s|\s\Z", body)
-        if header is None or header.end() >= end or not body or not plain:
+        is_plain = body.replace("\n", "").isprintable() and not re.search(r"\A\s|\n\s|\s\Z", body)
+        if header is None or not body or not is_plain:
             return None
-        blank = self._text[self._text.rfind("\n", 0, header.end()) + 1 : header.end()]
-        rest = (
-            self._text[start : self._text.find("\n", start)].rstrip("\r").lstrip("|>-+0123456789")
-        )
-        gap = self._newline * (1 if node.style == "|" else 2)
-        lines = gap.join(blank + line for line in body.split("\n"))
-        return f"{node.style}{'-' * (body == value)}{rest}{self._newline}{lines}"
+        blank = self._text[self._line_start(header.end()) : header.end()]
+        lines = self._paragraph_break(node).join(blank + line for line in body.split("\n"))
+        return f"{node.style}{'-' * (body == value)}{header[2]}{self._newline}{lines}"
 
     def word(self, node: YamlNode, old: str, new: str) -> Edit:
         """Another word inside a key or scalar."""
@@ -89,23 +83,22 @@ class YamlLayout:
         return Edit(start, end, piece.replace(old, new))
 
     def line_before(self, key: YamlNode | None, node: yaml.ScalarNode, line: str) -> Edit:
-        """A line before the text of a scalar; `key` is the scalar's, if it is in a block mapping."""
+        """A line before the text of a scalar; `key` is the scalar's, if it is in a block mapping.
+
+        "export A=1" before `command: python a.py  # train` gives
+
+            command: |-  # train
+              export A=1
+              python a.py
+        """
         start, end = self._scalar_slice(node)
-        if node.style in ("|", ">"):
-            header = _BLOCK_HEADER.match(self._text, start)
-            if header is None or header.end() >= end:
+        if _is_block_scalar(node):
+            header = self._block_header(node)
+            if header is None:
                 raise Refused("a block scalar without a first line")
-            place = header.end()
-            # In a folded scalar, a blank line is what keeps two lines apart.
-            gap = self._newline * (1 if node.style == "|" else 2)
-            return Edit(
-                place,
-                place,
-                f"{line}{gap}{self._text[self._text.rfind(chr(10), 0, place) + 1 : place]}",
-            )
-        if key is None or not _BEFORE_KEY.fullmatch(
-            self._text, self._line_start(key), key.start_mark.index
-        ):
+            blank = self._text[self._line_start(header.end()) : header.end()]
+            return Edit(header.end(), header.end(), line + self._paragraph_break(node) + blank)
+        if key is None or not self._begins_line(key):
             return Edit(start, end, quoted(f"{line}\n{node.value}"))
         written = self._text[start:end].splitlines()
         if len(written) > 1 and not node.style:
@@ -113,26 +106,24 @@ class YamlLayout:
         else:
             head, lines = "|-", [line, *node.value.split("\n")]
         # A comment behind the text goes behind the header.
-        line_end = self._text.find("\n", end)
-        line_end = (
-            len(self._text) if line_end < 0 else line_end - (self._text[line_end - 1] == "\r")
-        )
+        line_end = self._line_end(end)
+        line_end -= self._text.startswith("\r\n", line_end - 1)
         blank = " " * (key.start_mark.column + self._indent)
         body = self._newline.join(f"{blank}{part}" if part else "" for part in lines)
         return Edit(start, line_end, f"{head}{self._text[end:line_end]}{self._newline}{body}")
 
     def removal(self, key: YamlNode, value: YamlNode, *, comments: bool = False) -> Edit:
         """A key and its value taken out, as whole lines; if asked, with the comments of its indent right above it."""
-        start = self._comments_above(key) if comments else self._line_start(key)
-        if self._text[self._line_start(key) : key.start_mark.index].strip():
+        start = self._line_start(key.start_mark.index)
+        if self._text[start : key.start_mark.index].strip():
             raise Refused(f"`{key.value}` shares its line with something else")
         end = self._content_end(key, value)
         if end is None:
             raise Refused(f"the end of `{key.value}` is not clear")
-        line_end = self._text.find("\n", end)
-        return Edit(start, len(self._text) if line_end < 0 else line_end + 1, "")
+        start = self._comments_above(key) if comments else start
+        return Edit(start, min(self._line_end(end) + 1, len(self._text)), "")
 
-    # --- new keys ----------------------------------------------------------------------------------------------
+    # --- new keys and items -----------------------------------------------------------------------------
 
     def insertion(
         self,
@@ -141,20 +132,21 @@ class YamlLayout:
         tree: dict[str, Any],
         removed: Container[int],
     ) -> Sequence[Edit | Lines]:
-        """New keys in a mapping: next to the neighbours that the style prefers, or at the end. A flow mapping grows at
-        its end."""
+        """New keys in a mapping: next to the neighbours that the style prefers, or at the end.
+
+        {"resources": {"instance_count": 2}} in `compute: a`, `command: c` goes after `compute` as two lines, where the
+        style prefers that neighbour. A flow mapping grows at its end: `{a: 1}` becomes `{a: 1, resources: {...}}`.
+        """
         if node.flow_style:
             last = node.value[-1] if node.value else None
-            return self._flow_growth(node, "{", last, self._flow_pairs(key, node, tree))
-        key, end = self._neighbour(node, next(iter(tree)), removed)
-        column = key.start_mark.column
-        lines = self._writer(tree).new_lines(tree, column)
-        if end is None:
-            start = self._comments_above(key)
-            return [
-                Lines(Edit(start, start, "".join(line + self._newline for line in lines)), column)
-            ]
-        return [self._lines_after(end, column, lines)]
+            return self._flow_growth(node, "{", last, self._flow_texts(key, node, tree))
+        neighbour, end = self._neighbour(node, next(iter(tree)), removed)
+        column = neighbour.start_mark.column
+        lines = self._writer(tree).lines(tree, column)
+        if end is not None:
+            return [self._lines_after(end, column, lines)]
+        start = self._comments_above(neighbour)
+        return [Lines(Edit(start, start, "".join(line + self._newline for line in lines)), column)]
 
     def filling(self, key: YamlNode | None, child: YamlNode, value: Any) -> Edit | Lines:
         """A null value becomes a collection: lines below an empty one, `{...}` or `[...]` for a written one."""
@@ -163,16 +155,34 @@ class YamlLayout:
         if child.start_mark.index != child.end_mark.index:
             text = self._plain_writer.flow(value, quote=_is_json(key, child))
             return Edit(child.start_mark.index, child.end_mark.index, text)
-        if not _BEFORE_KEY.fullmatch(self._text, self._line_start(key), key.start_mark.index):
+        if not self._begins_line(key):
             raise Refused(f"`{key.value}` is empty inside a flow mapping")
-        writer = self._writer(value)
+        writer, column = self._writer(value), key.start_mark.column
         if isinstance(value, dict):
-            column = key.start_mark.column + writer.indent
+            column += writer.indent
             lines = writer.lines(value, column)
         else:
-            column = key.start_mark.column + writer.list_indent
+            column += writer.list_indent
             lines = writer.items(value, column)
         return self._lines_after(child.end_mark.index, column, lines)
+
+    def appending(
+        self, node: yaml.SequenceNode, key: YamlNode | None, items: list[Any]
+    ) -> Sequence[Edit | Lines]:
+        """More items at the end of a list, in the form of the list."""
+        if node.flow_style:
+            last = (node.value[-1],) * 2 if node.value else None
+            return self._flow_growth(node, "[", last, self._flow_texts(key, node, items))
+        # The first dash; an anchor or a tag may be before it.
+        dash = self._opening(node, "-")
+        if node.value[-1].start_mark.index <= dash:
+            raise Refused("the list ends with an alias")
+        end = self._content_end(node.value[-2] if len(node.value) > 1 else None, node.value[-1])
+        if end is None:
+            raise Refused("the end of the list is not clear")
+        column = dash - self._line_start(dash)
+        lines = self._lines_after(end, column, self._writer(items).items(items, column))
+        return [*self._closing(last_scalar(node), end), lines]
 
     def _neighbour(
         self, node: yaml.MappingNode, new: str, removed: Container[int]
@@ -182,87 +192,66 @@ class YamlLayout:
         The latter is for a mapping that ends with a block scalar which takes everything behind it for its own.
         """
         preferred = self._style.neighbours.get(new, ())
-        own = pairs(node) if preferred else {}
-        candidates = [own[name] for name in preferred if name in own]
+        node_pairs = pairs(node) if preferred else {}
+        candidates = [node_pairs[name] for name in preferred if name in node_pairs]
         if isinstance(preferred, frozenset):
             candidates.sort(key=lambda pair: pair[0].start_mark.index, reverse=True)
         for key, value in (*candidates, *reversed(node.value)):
-            if (end := self._place_after(key, value, removed)) is not None:
+            end = self._content_end(key, value)
+            if end is None or id(key) in removed or not self._begins_line(key):
+                continue
+            last = last_scalar(value)
+            if not _is_block_scalar(last) or not self._absorbs_lines(last, end):
                 return key, end
         key = node.value[0][0]
-        if (
-            id(key) not in removed
-            and not self._text[self._line_start(key) : key.start_mark.index].strip()
-        ):
+        start = self._line_start(key.start_mark.index)
+        if id(key) not in removed and not self._text[start : key.start_mark.index].strip():
             return key, None
         raise Refused(f"there is no line after which `{new}` could be added")
 
-    def _place_after(self, key: YamlNode, value: YamlNode, removed: Container[int]) -> int | None:
-        """Where a value ends; None where no line can be put after it."""
-        end = self._content_end(key, value)
-        if end is None or id(key) in removed:
-            return None
-        if not _BEFORE_KEY.fullmatch(self._text, self._line_start(key), key.start_mark.index):
-            return None
-        last = last_scalar(value)
-        if isinstance(last, yaml.ScalarNode) and last.style in ("|", ">"):
-            header = self._text[last.start_mark.index : end].split("\n", 1)[0]
-            if "+" in header.partition("#")[0] or self._text.find("\n", end) < 0:
-                return None  # blank lines behind it, or the missing newline, are part of its value
-        return end
-
-    # --- new items ---------------------------------------------------------------------------------------------
-
-    def appending(
-        self, node: yaml.SequenceNode, key: YamlNode | None, items: list[Any]
-    ) -> Sequence[Edit | Lines]:
-        """More items at the end of a list, in the form of the list."""
-        if node.flow_style:
-            last = (node.value[-1],) * 2 if node.value else None
-            return self._flow_growth(node, "[", last, self._flow_items(key, node, items))
-        # The first dash; an anchor or a tag may be before it.
-        dash = self._opening(node, "-")
-        if any(item.start_mark.index <= dash for item in node.value[-1:]):
-            raise Refused("the list ends with an alias")
-        end = self._content_end(node.value[-2] if len(node.value) > 1 else None, node.value[-1])
-        if end is None:
-            raise Refused("the end of the list is not clear")
-        column = dash - self._text.rfind("\n", 0, dash) - 1
-        lines = self._lines_after(end, column, self._writer(items).items(items, column))
-        return [*self._closing(last_scalar(node), end), lines]
+    def _absorbs_lines(self, last: YamlNode, end: int) -> bool:
+        """Whether lines after a block scalar change it: the blank lines behind it, or its missing newline."""
+        return "+" in self._block_indicators(last) or self._line_end(end) == len(self._text)
 
     def _closing(self, last: YamlNode, end: int) -> list[Edit]:
         """What keeps the value of a block scalar when lines follow it.
 
         If the file ends in it without a newline, its value has none either: `|` becomes `|-`.
         """
-        if not isinstance(last, yaml.ScalarNode) or last.style not in ("|", ">"):
+        if not _is_block_scalar(last) or not self._absorbs_lines(last, end):
             return []
-        indicators = _BLOCK_INDICATORS.match(self._text, self._scalar_slice(last)[0])
-        assert indicators is not None
-        if self._text.find("\n", end) < 0:
-            strip = re.sub("[-+]", "", indicators[1]) + "-"
-            return [Edit(*indicators.span(1), strip)] if strip != indicators[1] else []
-        if "+" in indicators[1]:
+        indicators = self._block_indicators(last)
+        if self._line_end(end) < len(self._text):
             raise Refused(
                 "the list ends with a block scalar that keeps the blank lines after it (`+`)"
             )
-        return []
+        start = self._scalar_slice(last)[0] + 1
+        return [Edit(start, start + len(indicators), re.sub("[-+]", "", indicators) + "-")]
 
-    def _flow_pairs(self, key: YamlNode | None, node: YamlNode, tree: dict[str, Any]) -> FlowTexts:
-        """New keys of a flow mapping as text."""
-        quote, style, writer = _is_json(key, node), self._json, self._plain_writer
-        if quote and style is not None:
-            return lambda indent: [style.pair(name, value, indent) for name, value in tree.items()]
-        return lambda indent: [
-            writer.flow({name: value}, quote=quote)[1:-1] for name, value in tree.items()
-        ]
+    def _lines_after(self, end: int, column: int, lines: list[str]) -> Lines:
+        body = self._newline.join(lines)
+        line_end = self._line_end(end)
+        # Comments further in are about the lines before them.
+        while (comment := _COMMENT.match(self._text, line_end + 1)) and len(comment[1]) > column:
+            line_end = self._line_end(line_end + 1)
+        if line_end == len(self._text):
+            return Lines(Edit(line_end, line_end, self._newline + body), column)
+        return Lines(Edit(line_end + 1, line_end + 1, body + self._newline), column)
 
-    def _flow_items(self, key: YamlNode | None, node: YamlNode, items: list[Any]) -> FlowTexts:
+    # --- flow collections -------------------------------------------------------------------------------
+
+    def _flow_texts(
+        self, key: YamlNode | None, node: YamlNode, new: dict[str, Any] | list[Any]
+    ) -> FlowTexts:
+        """New keys of a flow mapping, or new items of a flow sequence, as text."""
         quote, style, writer = _is_json(key, node), self._json, self._plain_writer
+        parts = [{name: value} for name, value in new.items()] if isinstance(new, dict) else new
         if quote and style is not None:
-            return lambda indent: [style.text(item, indent) for item in items]
-        return lambda indent: [writer.flow(item, quote=quote) for item in items]
+            if isinstance(new, dict):
+                return lambda indent: [style.pair(*item, indent) for item in new.items()]
+            return lambda indent: [style.text(item, indent) for item in new]
+        texts = [writer.flow(part, quote=quote) for part in parts]
+        return lambda indent: [text[1:-1] for text in texts] if isinstance(new, dict) else texts
 
     def _flow_growth(
         self,
@@ -271,25 +260,27 @@ class YamlLayout:
         last: tuple[YamlNode, YamlNode] | None,
         texts: FlowTexts,
     ) -> list[Edit]:
-        """New items or keys at the end of a flow collection; `last` is where its last one begins and ends."""
+        """New items or keys at the end of a flow collection; `last` is where its last one begins and ends.
+
+        `c` in `[a, b]` gives `[a, b, c]`; with an item per line it gets a line too, after the comment behind `b`:
+
+            [                [
+              a,               a,
+              b  # two         b,  # two
+            ]                  c
+                             ]
+        """
         text, close = self._text, node.end_mark.index - 1
         start = self._opening(node, bracket)
         comma = ", " if self._json is None else self._json.comma
         if last is None:
-            blank = not text[start + 1 : close].strip()
-            if self._json is not None and self._json.unit and blank:
-                line = text[self._line_start(node) :]
-                gap = self._newline + line[: len(line) - len(line.lstrip(" \t"))]
-                inner = gap + self._json.unit
-                new = texts(inner[len(self._newline) :])
-                return [Edit(start + 1, close, ",".join(inner + item for item in new) + gap)]
-            return [Edit(start + 1, close if blank else start + 1, comma.join(texts(None)))]
+            return [self._first_in_flow(start + 1, close, texts, comma)]
         first, value = last
         end = self._content_end(first if first is not value else None, value)
         tail = None if end is None else _FLOW_TAIL.fullmatch(text, end, close)
         if first.start_mark.index <= start or end is None or tail is None:
             raise Refused(f"the end of the {'list' if bracket == '[' else 'mapping'} is not clear")
-        before = text[self._line_start(first) : first.start_mark.index]
+        before = text[self._line_start(first.start_mark.index) : first.start_mark.index]
         if before.strip():
             return [Edit(end, end, "".join(f"{comma}{item}" for item in texts(None)))]
         # A collection on one line is followed by one on one line.
@@ -299,108 +290,112 @@ class YamlLayout:
             and "\n" not in text[value.start_mark.index : end]
         )
         new = texts(None if is_short else before)
-        # One item per line: the new ones too, after a comment behind the last one; a trailing comma stays.
         gap = self._newline + before
         behind = tail.end(1) if tail[1] else end
         place = text.find("\n", behind, close)
         place = behind if place < 0 else place - text.startswith("\r\n", place - 1)
-        if tail[1]:
+        if tail[1]:  # a trailing comma stays
             return [Edit(place, place, "".join(f"{gap}{item}," for item in new))]
         return [Edit(end, end, ","), Edit(place, place, ",".join(gap + item for item in new))]
 
-    # --- finding places ----------------------------------------------------------------------------------------
+    def _first_in_flow(self, start: int, close: int, texts: FlowTexts, comma: str) -> Edit:
+        """The first items between two brackets; in JSON with a key per line they get lines too."""
+        if self._text[start:close].strip():  # a comment
+            return Edit(start, start, comma.join(texts(None)))
+        if self._json is None or not self._json.unit:
+            return Edit(start, close, comma.join(texts(None)))
+        line = self._text[self._line_start(start) : start]
+        outer = line[: len(line) - len(line.lstrip(" \t"))]
+        inner = outer + self._json.unit
+        lines = ",".join(self._newline + inner + item for item in texts(inner))
+        return Edit(start, close, lines + self._newline + outer)
 
-    def _line_start(self, node: YamlNode) -> int:
-        return self._text.rfind("\n", 0, node.start_mark.index) + 1
+    # --- finding places ---------------------------------------------------------------------------------
+
+    def _line_start(self, index: int) -> int:
+        return self._text.rfind("\n", 0, index) + 1
+
+    def _line_end(self, index: int) -> int:
+        """Where the newline of a line is, or the end of the text."""
+        end = self._text.find("\n", index)
+        return len(self._text) if end < 0 else end
+
+    def _begins_line(self, key: YamlNode) -> bool:
+        """Whether only blanks and dashes are before a key."""
+        start = key.start_mark.index
+        return bool(_BEFORE_KEY.fullmatch(self._text, self._line_start(start), start))
 
     def _comments_above(self, key: YamlNode) -> int:
         """Where the line of a key begins, or the comments of its indent right above it."""
-        start, mark = self._line_start(key), " " * key.start_mark.column + "#"
-        while start and self._text.startswith(
-            mark, above := self._text.rfind("\n", 0, start - 1) + 1
-        ):
+        start, mark = self._line_start(key.start_mark.index), " " * key.start_mark.column + "#"
+        while start and self._text.startswith(mark, above := self._line_start(start - 1)):
             start = above
         return start
 
     def _opening(self, node: YamlNode, bracket: str) -> int:
         """Where the bracket or first dash of a collection is, after its anchor and tag."""
         match = _PROPERTIES.match(self._text, node.start_mark.index)
-        start = match.end() if match else node.start_mark.index
-        if self._text[start : start + 1] != bracket:
+        assert match is not None  # it may be empty
+        if not self._text.startswith(bracket, match.end()):
             raise Refused(
                 "a collection without brackets inside a flow collection, or with a comment before it"
             )
-        return start
+        return match.end()
 
     def _content_end(self, before: YamlNode | None, value: YamlNode) -> int | None:
         """Where the last character of a value is; None where it is not clear. `before` is its key or the item before.
 
-        An alias has the marks of its anchor, which is before.
+        In `a: [x]  # why` that is the bracket, in `a: |` its last line with text, in `a: *b` the end of the alias,
+        which has the marks of its anchor, so that it seems to begin before its key.
         """
         start = value.start_mark.index
         if before is not None and start < before.end_mark.index:
             alias = _ALIAS.match(self._text, before.end_mark.index)
             return alias.end() if alias else None
-        if isinstance(value, yaml.ScalarNode):
-            if value.style in ("|", ">"):
-                return int(start + len(self._text[start : value.end_mark.index].rstrip()))
-            return int(value.end_mark.index)
+        if _is_block_scalar(value):
+            return self._scalar_slice(value)[1]
         if not isinstance(value, yaml.CollectionNode) or value.flow_style or not value.value:
             return int(value.end_mark.index)
         if isinstance(value, yaml.MappingNode):
             return self._content_end(*value.value[-1])
         return self._content_end(before, value.value[-1])
 
-    def _scalar_slice(self, node: yaml.ScalarNode) -> tuple[int, int]:
+    def _scalar_slice(self, node: YamlNode) -> tuple[int, int]:
         """Where a scalar is, without its anchor and tag and without the newlines after a block scalar."""
         start, end = node.start_mark.index, node.end_mark.index
         match = _PROPERTIES.match(self._text, start, end)
         start = match.end() if match else start
-        if node.style in ("|", ">"):
+        if _is_block_scalar(node):
             end = start + len(self._text[start:end].rstrip())
         return start, end
 
-    # --- the style of the file ---------------------------------------------------------------------------------
+    def _block_header(self, node: YamlNode) -> re.Match[str] | None:
+        """From `|` or `>` to the first character of the text; None if there is no text, or no block scalar."""
+        start, end = self._scalar_slice(node)
+        match = _BLOCK_HEADER.match(self._text, start)
+        return match if match and match.end() < end and _is_block_scalar(node) else None
 
-    def _lines_after(self, end: int, column: int, lines: list[str]) -> Lines:
-        body = self._newline.join(lines) + self._newline
-        line_end = self._text.find("\n", end)
-        # Comments further in are about what is before them.
-        while (
-            line_end >= 0
-            and (comment := _COMMENT.match(self._text, line_end + 1))
-            and len(comment[1]) > column
-        ):
-            line_end = self._text.find("\n", line_end + 1)
-        if line_end < 0:
-            size = len(self._text)
-            return Lines(Edit(size, size, self._newline + body.removesuffix(self._newline)), column)
-        return Lines(Edit(line_end + 1, line_end + 1, body), column)
+    def _block_indicators(self, node: YamlNode) -> str:
+        """`2-` of `|2-`."""
+        start = self._scalar_slice(node)[0]
+        match = re.compile("[|>]([-+0-9]*)").match(self._text, start)
+        assert match is not None
+        return match[1]
 
-    @cached_property
-    def _newline(self) -> str:
-        return "\r\n" if "\r\n" in self._text else "\n"
+    def _paragraph_break(self, node: yaml.ScalarNode) -> str:
+        """What is between two lines of a block scalar's text: in a folded one, a blank line keeps them apart."""
+        return self._newline * (1 if node.style == "|" else 2)
+
+    # --- the style of the file --------------------------------------------------------------------------
 
     @cached_property
     def _json(self) -> JsonStyle | None:
         return JsonStyle.of(self._text, self._source.documents[0], self._newline)
 
-    @cached_property
-    def _plain_writer(self) -> Writer:
-        """For scalars and flow collections, which no indent matters to."""
-        return Writer(self._style)
-
     def _writer(self, value: Any) -> Writer:
-        return self._list_writer if _has_list(value) else self._mapping_writer
-
-    @cached_property
-    def _mapping_writer(self) -> Writer:
-        return writer_of(self._style, self._indent, 0)
-
-    @cached_property
-    def _list_writer(self) -> Writer:
-        """Lists have to be looked for to know their indent."""
-        return writer_of(self._style, self._indent, self._list_indent())
+        # The lists of a file are looked for only where the indent of a new one matters.
+        list_indent = self._list_indent if _has_list(value) else 0
+        return Writer(self._style, self._indent, list_indent)
 
     @cached_property
     def _indent(self) -> int:
@@ -408,21 +403,30 @@ class YamlLayout:
         for root in self._source.documents:
             if isinstance(root, yaml.MappingNode) and not root.flow_style:
                 for key, value in root.value:
-                    if isinstance(value, yaml.MappingNode) and not value.flow_style and value.value:
-                        step = value.start_mark.column - key.start_mark.column
-                        if value.start_mark.line > key.start_mark.line and 1 <= step <= 8:
-                            return int(step)
+                    if isinstance(value, yaml.MappingNode) and (step := _step(key, value)):
+                        return step
         return 2
 
+    @cached_property
     def _list_indent(self) -> int:
         """The blanks by which this file indents the dashes of a list below their key: most often none or two."""
         for node in walk(self._source.documents):
             for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
-                if isinstance(value, yaml.SequenceNode) and not value.flow_style:
-                    step = value.start_mark.column - key.start_mark.column
-                    if value.start_mark.line > key.start_mark.line and 0 <= step <= 8:
-                        return int(step)
+                step = _step(key, value) if isinstance(value, yaml.SequenceNode) else None
+                if step is not None:
+                    return step
         return 2
+
+
+def _step(key: YamlNode, value: yaml.CollectionNode) -> int | None:
+    """How far a block collection is indented below its key; None if it is not on lines below it."""
+    step = value.start_mark.column - key.start_mark.column
+    is_below = value.start_mark.line > key.start_mark.line and not value.flow_style
+    return int(step) if is_below and 0 <= step <= _MAX_INDENT else None
+
+
+def _is_block_scalar(node: YamlNode) -> bool:
+    return isinstance(node, yaml.ScalarNode) and node.style in ("|", ">")
 
 
 def _is_json(key: YamlNode | None, node: YamlNode) -> bool:

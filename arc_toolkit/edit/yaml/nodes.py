@@ -1,7 +1,7 @@
 """Reading YAML as nodes with marks, within bounds, and looking into them. No editing here.
 
-PyYAML's `compose()` gives every node its place in the text and expands no alias, so that a file
-full of anchors costs no more than its length. What cannot be read safely is `Unreadable`, with line and column.
+PyYAML's `compose()` gives every node its place in the text and expands no alias: a file full of
+anchors costs no more than its length. What cannot be read safely is `Unreadable`, with its position.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ KeyPath = tuple[str | int, ...]
 MAX_BYTES = 16 * 1024 * 1024
 MAX_DEPTH = 1000
 MAX_EXPANDED = 1_000_000
+_TOO_DEEP = f"nested deeper than {MAX_DEPTH} levels"
+_IS_TEMPLATE = "a template with placeholders, not YAML yet"
 
 STR, INT, FLOAT, BOOL, NULL, MERGE, MAP, SEQ = (
     f"tag:yaml.org,2002:{name}"
@@ -62,10 +64,9 @@ class Loader(_Base):  # type: ignore[misc]
         return MAP if kind is MappingNode else SEQ
 
 
-# What is before a token is looked at last, because a search for literal text is fast. Aliases and anchors are of
-# letters, digits, `-` and `_`: neither `*.py` nor `&&` of a shell command.
+# What is before a token is looked at last, because a search for literal text is fast. The name of an alias is of
+# letters, digits, `-` and `_`: not `*.py` of a shell command.
 _ALIAS = re.compile(r"\*[\w-](?<![^\s\[{,:?-]..)")
-_ANCHOR = re.compile(r"&[\w-](?<![^\s\[{,:?-]..)")
 # What a mapping begins with that has a mapping as its key; not `${{`, nor `"{{` as workflows of Argo have it.
 _DOUBLE_BRACE = re.compile(r"\{\{(?<![^\s\[{,:]..)")
 # `- - - -` and `? ? ?` nest without brackets; the C loader's stack does not survive 100,000 of them.
@@ -120,17 +121,12 @@ def compose(text: str, loader: type[Loader] = Loader) -> tuple[YamlNode | None, 
     except yaml.YAMLError as error:
         raise _unreadable(text, error) from None
     except RecursionError:
-        raise Unreadable(f"nested deeper than {MAX_DEPTH} levels") from None
+        raise Unreadable(_TOO_DEEP) from None
     if "{{" in text and _DOUBLE_BRACE.search(text):
         _refuse_templates(documents)
-    if "*" in text and _ALIAS.search(text) and has_anchor(text):
+    if "*" in text and "&" in text and _ALIAS.search(text):
         _guard_expansion(documents)
     return documents
-
-
-def has_anchor(text: str) -> bool:
-    """Whether there is an anchor in a text, or something that looks like one."""
-    return "&" in text and _ANCHOR.search(text) is not None
 
 
 def _guard_depth(text: str) -> None:
@@ -141,10 +137,9 @@ def _guard_depth(text: str) -> None:
         for match in re.finditer(r"[\[\]{}]", text):
             depth = depth + 1 if match[0] in "[{" else max(0, depth - 1)
             if depth > MAX_DEPTH:
-                line = text.count("\n", 0, match.start()) + 1
-                raise Unreadable(f"nested deeper than {MAX_DEPTH} levels", line)
+                raise Unreadable(_TOO_DEEP, text.count("\n", 0, match.start()) + 1)
     if text.count("-") + text.count("?") > MAX_DEPTH and _COMPACT_NESTING.search(text):
-        raise Unreadable(f"nested deeper than {MAX_DEPTH} levels")
+        raise Unreadable(_TOO_DEEP)
 
 
 def _unreadable(text: str, error: yaml.YAMLError) -> Unreadable:
@@ -153,7 +148,7 @@ def _unreadable(text: str, error: yaml.YAMLError) -> Unreadable:
     if isinstance(error, yaml.reader.ReaderError):
         return Unreadable("broken YAML: a control character that YAML does not allow")
     if _TEMPLATE.search(text):
-        return Unreadable("a template with placeholders, not YAML yet", line, column)
+        return Unreadable(_IS_TEMPLATE, line, column)
     problem = getattr(error, "problem", None) or "it cannot be read"
     return Unreadable(f"broken YAML: {problem}", line, column)
 
@@ -161,13 +156,9 @@ def _unreadable(text: str, error: yaml.YAMLError) -> Unreadable:
 def _refuse_templates(documents: tuple[YamlNode | None, ...]) -> None:
     """`key: {{ name }}` is valid YAML: a mapping whose key is a mapping. Nobody means that."""
     for node in walk(documents):
-        if isinstance(node, MappingNode):
-            for key, _ in node.value:
-                if isinstance(key, MappingNode):
-                    mark = key.start_mark
-                    raise Unreadable(
-                        "a template with placeholders, not YAML yet", mark.line + 1, mark.column + 1
-                    )
+        for key, _ in node.value if isinstance(node, MappingNode) else ():
+            if isinstance(key, MappingNode):
+                raise Unreadable(_IS_TEMPLATE, *position_of(key))
 
 
 def _guard_expansion(documents: tuple[YamlNode | None, ...]) -> None:
@@ -180,19 +171,14 @@ def _guard_expansion(documents: tuple[YamlNode | None, ...]) -> None:
         if key in sizes:
             return sizes[key]
         if key in working:
-            raise Unreadable(
-                "an anchor that contains itself",
-                node.start_mark.line + 1,
-                node.start_mark.column + 1,
-            )
+            raise Unreadable("an anchor that contains itself", *position_of(node))
         working.add(key)
         total = 1 + sum(size(child) for child in children(node))
         working.discard(key)
         sizes[key] = total
         if total > MAX_EXPANDED:
-            raise Unreadable(
-                f"its anchors expand to more than {MAX_EXPANDED:,} values", node.start_mark.line + 1
-            )
+            reason = f"its anchors expand to more than {MAX_EXPANDED:,} values"
+            raise Unreadable(reason, position_of(node)[0])
         return total
 
     try:
@@ -200,7 +186,7 @@ def _guard_expansion(documents: tuple[YamlNode | None, ...]) -> None:
             if document is not None:
                 size(document)
     except RecursionError:
-        raise Unreadable(f"nested deeper than {MAX_DEPTH} levels") from None
+        raise Unreadable(_TOO_DEEP) from None
 
 
 def children(node: YamlNode) -> Iterator[YamlNode]:
@@ -258,9 +244,11 @@ def get(node: YamlNode | None, *path: str | int) -> YamlNode | None:
 
 def _merged(node: YamlNode, name: str) -> YamlNode | None:
     """The value of a key that a mapping has from others, by its merge key."""
-    sources = node.value if isinstance(node, SequenceNode) else [node]
-    mappings = (source for source in sources if isinstance(source, MappingNode))
-    return next((value for source in mappings if (value := get(source, name)) is not None), None)
+    for source in node.value if isinstance(node, SequenceNode) else [node]:
+        value = get(source, name) if isinstance(source, MappingNode) else None
+        if value is not None:
+            return value
+    return None
 
 
 def last_scalar(node: YamlNode) -> YamlNode:

@@ -34,7 +34,6 @@ def _is_word(text: str) -> bool:
 
 # Longer text is folded in a new file.
 WIDTH = 110
-_MOST_WRITTEN = 256
 # For isinstance(): `list | tuple` would be made anew at every call, which takes ten times as long as the test.
 _LISTS, _NUMBERS = (list, tuple), (int, float)
 
@@ -72,20 +71,6 @@ class Writer:
     list_indent: int = 2
     # Of a new file: any text that reads back is plain, and long or multi-line text becomes a block scalar.
     prose: bool = False
-    # What was written, by the text of the value and its column.
-    _written: dict[tuple[str, int], list[str]] = field(
-        default_factory=dict, compare=False, repr=False
-    )
-
-    def new_lines(self, tree: dict[str, Any], column: int) -> list[str]:
-        """As `lines`, which are not to be changed: many workloads get the same new keys."""
-        key = (repr(tree), column)
-        lines = self._written.get(key)
-        if lines is None:
-            if len(self._written) >= _MOST_WRITTEN:
-                self._written.clear()
-            lines = self._written[key] = self.lines(tree, column)
-        return lines
 
     def lines(self, tree: dict[str, Any], column: int) -> list[str]:
         """A block mapping whose keys are at `column`."""
@@ -101,7 +86,7 @@ class Writer:
                 lines += f"{head} {text}".split("\n")
             elif isinstance(value, dict) and value:
                 lines += [head, *self.lines(value, column + self.indent)]
-            elif _is_long_list(value):
+            elif isinstance(value, _LISTS) and _has_lines(value):
                 lines += [head, *self.items(value, column + self.list_indent)]
             else:
                 lines.append(f"{head} {self.flow(value)}")
@@ -115,7 +100,7 @@ class Writer:
             if isinstance(value, dict) and value:
                 first, *rest = self.lines(value, column + 2)
                 lines += [f"{head} {first[column + 2 :]}", *rest]
-            elif _is_long_list(value):
+            elif isinstance(value, _LISTS) and _has_lines(value):
                 lines += [head, *self.items(value, column + 2)]
             else:
                 lines += f"{head} {self._inline(value, column + 2)}".split("\n")
@@ -176,12 +161,6 @@ class Writer:
         return ">-\n" + "\n".join(" " * column + line for line in lines)
 
 
-@lru_cache(maxsize=64)
-def writer_of(style: YamlStyle, indent: int, list_indent: int) -> Writer:
-    """The writer of all files of one layout."""
-    return Writer(style, indent, list_indent)
-
-
 def file_text(tree: dict[str, Any], style: YamlStyle | None = None) -> str:
     """A whole new file, in the order given."""
     return "".join(f"{line}\n" for line in Writer(style or YamlStyle(), prose=True).lines(tree, 0))
@@ -217,9 +196,9 @@ def _escape(code: int) -> str:
     return f"\\u{code:04x}" if code < 65536 else f"\\U{code:08x}"
 
 
-def _is_long_list(value: Any) -> bool:
+def _has_lines(items: Sequence[Any]) -> bool:
     """Whether a list takes a line for each item: not an empty one, nor one of numbers."""
-    return isinstance(value, _LISTS) and not all(isinstance(item, _NUMBERS) for item in value)
+    return not all(isinstance(item, _NUMBERS) for item in items)
 
 
 def number(value: float) -> str:

@@ -23,7 +23,7 @@ from arc_toolkit.edit.code.source import Source
 from arc_toolkit.edit.code.text import Bracketed, written
 from arc_toolkit.edit.files.edits import Refused
 from arc_toolkit.edit.yaml.nodes import INT, KeyPath, YamlNode, is_null, pairs
-from arc_toolkit.edit.yaml.proof import Value, holds
+from arc_toolkit.edit.yaml.proof import Value, has_value
 from arc_toolkit.placement.code.code_tasks import CodeTask
 from arc_toolkit.placement.code.sdk_models import (
     COMPLETED,
@@ -91,7 +91,7 @@ class CodeEditor:
         node, rest, parent = self._descend(path)
         field = str(path[len(path) - len(rest) - 1])
         if not rest:
-            if holds(node, value):
+            if has_value(node, value):
                 return
             is_filled = isinstance(value, dict | list) and not is_null(node)
             if not isinstance(node, yaml.ScalarNode) or is_filled:
@@ -122,7 +122,7 @@ class CodeEditor:
         if origin and isinstance(origin.expression, ast.Call):
             item = _complete(str(path[-1]), item)
         if not rest and isinstance(node, yaml.SequenceNode):
-            if any(holds(child, item) for child in node.value):
+            if any(has_value(child, item) for child in node.value):
                 return
             new = _NewValue(node, parent, str(path[-1]), [])
             items = self._appended.setdefault(id(node), new).value
