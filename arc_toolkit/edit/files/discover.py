@@ -25,6 +25,7 @@ _CLOSED = frozenset(
 )
 # Made by tools, by their usual names: not looked into either, and reported, since a person may have one of that name.
 _MADE = frozenset(["venv", ".tox", ".nox", "build", "site-packages"])
+_DEAD_LINK = "a symbolic link that leads nowhere, or in a circle"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,15 +88,12 @@ def discover(
         if path == "-":
             yield InputFile("-", None)
         elif os.path.isdir(path):
-            yield from _below(path, seen, endings)
-        elif os.path.lexists(path) and not os.path.exists(path):
-            yield Problem(
-                path, f"cannot read {path}: a symbolic link that leads nowhere, or in a circle"
-            )
-        elif not os.path.exists(path):
-            yield Problem(path, f"cannot read {path}: no such file or folder")
+            yield from _files_below(path, seen, endings)
         elif not os.path.isfile(path):
-            yield Problem(path, f"cannot read {path}: not a file")
+            reason = "not a file" if os.path.exists(path) else "no such file or folder"
+            if os.path.islink(path) and not os.path.exists(path):
+                reason = _DEAD_LINK
+            yield Problem(path, f"cannot read {path}: {reason}")
         elif not path.lower().endswith(endings):
             yield Skipped(path, SkipCause.FOREIGN, f"not one of {', '.join(endings)}")
         elif (real := os.path.realpath(path)) not in seen:
@@ -103,61 +101,45 @@ def discover(
             yield InputFile(path, None)
 
 
-def _below(
+def _files_below(
     top: str, seen: set[str], endings: tuple[str, ...]
-) -> Iterator[InputFile | Skipped | Problem]:
-    # Each folder with its real name: below a real folder only a link has another one.
-    stack = [(top, os.path.realpath(top), GitignoreRules.above(top))]
+) -> Iterator[InputFile | Skipped]:
+    stack = [(top, GitignoreRules.above(top))]
     while stack:
-        folder, real_folder, rules = stack.pop()
+        folder, rules = stack.pop()
         try:
             with os.scandir(folder) as listing:
                 entries = sorted(listing, key=lambda entry: entry.name)
         except OSError as error:
-            yield Skipped(
-                folder, SkipCause.UNREADABLE, f"the folder cannot be read ({error.strerror})"
-            )
+            reason = f"the folder cannot be read ({error.strerror})"
+            yield Skipped(folder, SkipCause.UNREADABLE, reason)
             continue
         if any(entry.name == ".gitignore" for entry in entries):
             rules = rules.with_file_of(folder)
         folders = []
         for entry in entries:
             path = entry.path if folder != "." else entry.name
-            if entry.is_dir(follow_symlinks=False):
-                if entry.name in _CLOSED:
-                    continue
-                if rules.ignore(path, is_folder=True):
-                    yield Skipped(path, SkipCause.IGNORED, "ignored by .gitignore")
-                elif entry.name in _MADE:
-                    yield Skipped(
-                        path, SkipCause.IGNORED, "a folder that tools make: name it to have it read"
-                    )
-                else:
-                    folders.append((path, os.path.join(real_folder, entry.name), rules))
-            elif entry.is_symlink() and os.path.isdir(path):
+            is_folder = entry.is_dir(follow_symlinks=False)
+            is_link_to_folder = entry.is_symlink() and os.path.isdir(path)
+            if is_folder and entry.name in _CLOSED:
+                continue
+            if not (is_folder or is_link_to_folder or entry.name.lower().endswith(endings)):
+                continue
+            if is_link_to_folder:
                 yield Skipped(path, SkipCause.NOT_A_FILE, "a symbolic link to a folder")
-            elif entry.name.lower().endswith(endings):
-                if rules.ignore(path, is_folder=False):
-                    yield Skipped(path, SkipCause.IGNORED, "ignored by .gitignore")
-                    continue
-                if entry.is_symlink() and not os.path.exists(path):
-                    yield Skipped(
-                        path,
-                        SkipCause.NOT_A_FILE,
-                        "a symbolic link that leads nowhere, or in a circle",
-                    )
-                    continue
-                if not entry.is_file():
-                    yield Skipped(path, SkipCause.NOT_A_FILE, "not a file")
-                    continue
-                real = (
-                    os.path.realpath(path)
-                    if entry.is_symlink()
-                    else os.path.join(real_folder, entry.name)
-                )
-                if real not in seen:
-                    seen.add(real)
-                    yield InputFile(path, top)
+            elif rules.ignore(path, is_folder=is_folder):
+                yield Skipped(path, SkipCause.IGNORED, "ignored by .gitignore")
+            elif is_folder and entry.name in _MADE:
+                reason = "a folder that tools make: name it to have it read"
+                yield Skipped(path, SkipCause.IGNORED, reason)
+            elif is_folder:
+                folders.append((path, rules))
+            elif not os.path.isfile(path):
+                reason = "not a file" if os.path.exists(path) else _DEAD_LINK
+                yield Skipped(path, SkipCause.NOT_A_FILE, reason)
+            elif (real := os.path.realpath(path)) not in seen:
+                seen.add(real)
+                yield InputFile(path, top)
         stack.extend(reversed(folders))
 
 
@@ -195,9 +177,8 @@ class GitignoreRules:
                 text = stream.read().decode("utf-8-sig", errors="replace")
         except OSError:
             return self
-        return GitignoreRules(
-            (*self.levels, (os.path.join(os.path.abspath(folder), ""), _patterns(text)))
-        )
+        level = (os.path.join(os.path.abspath(folder), ""), _patterns(text))
+        return GitignoreRules((*self.levels, level))
 
     def ignore(self, path: str, *, is_folder: bool) -> bool:
         """Whether git ignores this path: the last pattern that matches in the deepest .gitignore decides."""

@@ -88,10 +88,7 @@ class YamlEditor:
         """Put `value` at `path`. An equal value is not a change; a list or mapping is not replaced."""
         if isinstance(value, (dict, list)):
             value = deepcopy(value)  # `append` may add to it
-        self._set(path, value, self._descend(path))
-
-    def _set(self, path: KeyPath, value: Value, descent: Descent) -> None:
-        depth, node, key, in_flow = descent
+        depth, node, key, in_flow = self._descend(path)
         rest = path[depth:]
         is_collection = isinstance(value, (dict, list))
         if any(isinstance(step, int) for step in rest):
@@ -133,10 +130,9 @@ class YamlEditor:
                 _plant(self._changes, (*path, APPENDED), items)
                 self._appended[id(node)] = (node, descent.key, items)
         else:
+            if self._planned(path) is None:
+                self.set(path, [])
             items = self._planned(path)
-            if items is None:
-                items = []
-                self._set(path, items, descent)
         if not isinstance(items, list):
             raise Refused(f"two changes want `{_dotted(path)}`")
         if not any(repr(old) == repr(item) for old in items):  # repr: True is 1 to Python

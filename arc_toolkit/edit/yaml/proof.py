@@ -89,19 +89,25 @@ def _are_same_keys(
     change: Mapping[Any, Any], old: YamlNode, new: YamlNode, compared: ComparedPairs
 ) -> bool:
     old_pairs, new_pairs = old.value, new.value
+    # The changes of old keys, by their nodes: a key may be a collection.
+    leaves: dict[int, Any] = {}
     if change:
-        added = change.keys() - {_name(key) for key, _ in old_pairs}
-        extra = [pair for pair in new_pairs if _name(pair[0]) in added]
-        new_pairs = [pair for pair in new_pairs if _name(pair[0]) not in added]
-        old_pairs = [pair for pair in old_pairs if not isinstance(change.get(_name(pair[0])), Drop)]
+        named = [key for key, _ in old_pairs if isinstance(key, ScalarNode)]
+        leaves = {id(key): change[key.value] for key in named if key.value in change}
+        added = change.keys() - {key.value for key in named}
+        extra = [
+            pair for pair in new_pairs if isinstance(pair[0], ScalarNode) and pair[0].value in added
+        ]
         if len(extra) != len(added) or {key.value for key, _ in extra} != added:
             return False
         if not all(has_value(value, _plain_data(change[key.value])) for key, value in extra):
             return False
+        new_pairs = [pair for pair in new_pairs if pair not in extra]
+        old_pairs = [pair for pair in old_pairs if not isinstance(leaves.get(id(pair[0])), Drop)]
     if len(old_pairs) != len(new_pairs):
         return False
     for (old_key, old_value), (key, value) in zip(old_pairs, new_pairs, strict=True):
-        leaf = change.get(_name(old_key)) if change else None
+        leaf = leaves.get(id(old_key))
         if isinstance(leaf, Named):
             if not has_value(key, leaf.name):
                 return False
@@ -111,11 +117,6 @@ def _are_same_keys(
         if not is_same_but_for(leaf, old_value, value, compared):
             return False
     return True
-
-
-def _name(key: YamlNode) -> str | None:
-    """The text of a key; None for one that is a collection."""
-    return key.value if isinstance(key, ScalarNode) else None
 
 
 def _plain_data(leaf: Any) -> Any:
