@@ -135,8 +135,8 @@ def _read_config(reader: SweepReader, values: dict[str, Bound]) -> None:
             reader.put(goal, goal.attr.lower(), "objective", "goal")
     if "policy" in values:
         policy, where = reader.values.follow(*values["policy"])
-        is_none = isinstance(policy, ast.Constant) and policy.value is None
-        if not is_none and not reader.put_policy(policy, where):
+        is_null = isinstance(policy, ast.Constant) and policy.value is None
+        if not is_null and not reader.put_policy(policy, where):
             reason = f"policy is not a hyperdrive call: {short(policy)}"
             raise Refused(reason, line=policy.lineno)
 
@@ -255,8 +255,8 @@ def _read_distribution(script: ScriptRun, node: ast.expr, statement: Statement) 
         arguments = call_arguments(made, order, where)
         arguments.values.pop("communication_backend", None)
         for key, bound in arguments.values.items():
-            is_none = isinstance(bound[0], ast.Constant) and bound[0].value is None
-            counts[key] = counts.get(key) if is_none else values.value_or_none(*bound)
+            is_null = isinstance(bound[0], ast.Constant) and bound[0].value is None
+            counts[key] = counts.get(key) if is_null else values.value_or_none(*bound)
         counts["**"] = not arguments.rest
     if not kind or not all(isinstance(count, int) and count > 0 for count in counts.values()):
         if not (isinstance(made, ast.Constant) and made.value is None):

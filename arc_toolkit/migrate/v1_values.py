@@ -335,8 +335,8 @@ class V1Values(Evaluator):
             return self.output_of(node, statement)
         if isinstance(value, Data) and (value.kind or value.path):
             return self.data_of(node, statement)
-        is_none = isinstance(node, ast.Constant) and node.value is None
-        is_unknown = value is None and not is_none
+        is_null = isinstance(node, ast.Constant) and node.value is None
+        is_unknown = value is None and not is_null
         return Unsaid(short(node)) if is_unknown or isinstance(value, _OBJECTS) else value
 
 

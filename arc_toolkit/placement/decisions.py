@@ -53,7 +53,7 @@ class FieldChange(NamedTuple):
 
 
 class FieldChanges:
-    """Collects changes of a workload; a value that it already has is no change."""
+    """Collects changes of a workload; a value that it already has is not one."""
 
     def __init__(self, workload: Workload | None) -> None:
         self._workload = workload
