@@ -1,4 +1,4 @@
-"""What a run over files found: the counts, the summary line, the exit code, and the machine-readable formats.
+"""The report of a run over files: counts, summary line, exit code, machine-readable formats.
 
 One for every command that reports findings. Pure: the command prints, and writes files.
 """
@@ -50,7 +50,7 @@ class Status(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """Text in place of a region; lines and columns count characters from 1, and the end is not part of the region."""
+    """Text in place of a region. Lines and columns count from 1, the end is excluded."""
 
     line: int
     column: int
@@ -61,7 +61,7 @@ class Replacement:
 
 @dataclass(frozen=True, slots=True)
 class ReportedFinding:
-    """A finding, whether this run wrote its fix into the file, and the fix in lines and columns if it did not.
+    """A finding, whether this run wrote its fix, and otherwise the fix in lines and columns.
 
     All places are in the file as it is after the run.
     """
@@ -84,7 +84,7 @@ class ReportedFinding:
         }
 
     def text(self, style: Style) -> str:
-        """`path:line:column: severity: message [rule]`, the source line, the reason, and what fixes it."""
+        """`path:line:column: severity: message [rule]`, the source line, the reason and the fix."""
         finding = self.finding
         place = (
             f"{finding.path}:{finding.line}:{max(1, finding.column)}:"
@@ -96,9 +96,8 @@ class ReportedFinding:
         if self.quoted is not None:
             number = str(finding.line)
             lines.append(f"  {style(number + ' |', 'dim')} {printable(self.quoted)}")
-            lines.append(
-                f"  {' ' * len(number)} {style('|', 'dim')} {' ' * (finding.column - 1)}{style('^', 'bold')}"
-            )
+            margin, indent = " " * len(number), " " * (finding.column - 1)
+            lines.append(f"  {margin} {style('|', 'dim')} {indent}{style('^', 'bold')}")
         if finding.reason:
             lines.append(f"    {printable(finding.reason)}")
         if self.fixed:
@@ -110,7 +109,7 @@ class ReportedFinding:
 
 
 class RunReport:
-    """Collects the outcomes of a run. Only the counts are kept for text, so that memory stays flat."""
+    """Collects the outcomes of a run. For text only the counts are stored: memory stays flat."""
 
     def __init__(
         self,
@@ -122,8 +121,8 @@ class RunReport:
         exit_zero: bool = False,
         # What is counted: files, unless the command counts parts of them.
         subject: str = "file",
-        # The rules that are settings: a warning of one says that something which was asked for could not be set, unless
-        # it was done in another way than asked for.
+        # Rules that are settings. Their warning says that a requested value could not be set, unless
+        # it was set in another way.
         settings: Collection[str] = (),
     ) -> None:
         self._command, self.form, self._rules, self.mode = command, form, rules, mode
@@ -136,7 +135,7 @@ class RunReport:
         # More fields of the JSON document.
         self.extra: dict[str, Any] = {}
 
-    # --- what happens --------------------------------------------------------------------------------------
+    # --- what happens --------------------------------------------------------------------------
 
     def problem(self, problem: Problem) -> None:
         self._problems.append(problem)
@@ -154,7 +153,7 @@ class RunReport:
         writing_failed: bool = False,
         count: int = 1,
     ) -> tuple[Status, list[ReportedFinding]]:
-        """Count a file, or `count` things in it; its status, and its findings in the order of the text."""
+        """Count a file, or `count` things in it; its status and its findings in order of the text."""
         status = self._status(result, new_files, writing_failed)
         self._counts[status] += count
         # In text, standard input comes back changed; the other formats have no place for it.
@@ -192,7 +191,7 @@ class RunReport:
         return Status.CHANGED if self.mode is Mode.WRITE else Status.WOULD_CHANGE
 
     def _rows(self, result: FileResult, written: bool) -> list[ReportedFinding]:
-        """The findings in the order of the text, at their places in the file as the run leaves it."""
+        """The findings in order of the text, at their places in the file after the run."""
         if not result.findings:
             return []
         before = text = result.text
@@ -221,7 +220,7 @@ class RunReport:
             )
         return rows
 
-    # --- the end -------------------------------------------------------------------------------------------
+    # --- the end -------------------------------------------------------------------------------
 
     @property
     def exit_code(self) -> int:
