@@ -28,9 +28,19 @@ COMPONENT = """\
     resources:
       instance_type: old
 """
+REFUSED = """\
+  s{}:
+    type: command
+    command: python train.py
+    environment: azureml:e:1
+    resources: [not a mapping]
+"""
 SHAPES: dict[str, Callable[[int], str]] = {
     "commands": lambda n: HEAD + "".join(map(COMMAND.format, range(n))),
     "components": lambda n: HEAD + "".join(map(COMPONENT.format, range(n))),
+    "refused": lambda n: (
+        HEAD + "".join((REFUSED if i % 2 else COMMAND).format(i) for i in range(n))
+    ),
     "references": lambda n: (
         HEAD + "".join(f"  s{i}:\n    component: azureml:c{i}:1\n" for i in range(n))
     ),

@@ -82,14 +82,17 @@ class FilePlan(ABC, Generic[E]):
 
     def perform(self, key: GroupKey, operation: Operation) -> None:
         """A group of operations, all or none; `Refused` if one cannot be made."""
+        if key in self.failed_groups:
+            raise Refused(self.failed_groups[key])
+        editor: Any = self.editor
+        count = editor.change_count
         try:
-            if key in self.failed_groups:
-                raise Refused(self.failed_groups[key])
-            operation(self.editor)
+            operation(editor)
         except Refused:
-            self.editor = self.new_editor()
-            for _, earlier in self._groups:
-                earlier(self.editor)
+            if editor.change_count != count:
+                self.editor = self.new_editor()
+                for _, earlier in self._groups:
+                    earlier(self.editor)
             raise
         self._groups.append((key, operation))
 

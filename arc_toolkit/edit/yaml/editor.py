@@ -70,6 +70,8 @@ class YamlEditor:
         self._text = source.text
         self._layout = YamlLayout(source, style)
         self._changes: Change = {}
+        # How many changes were collected: a group of operations that is refused at once made none.
+        self.change_count = 0
         # By identity of node, so that an alias and its anchor are one place.
         self._replaced: dict[int, tuple[Edit, Value]] = {}
         self._added: dict[int, tuple[yaml.MappingNode, YamlNode | None, dict[str, Any]]] = {}
@@ -81,6 +83,10 @@ class YamlEditor:
     @property
     def empty(self) -> bool:
         return not self._changes
+
+    def _change(self, path: Sequence[Any], leaf: Any) -> None:
+        self.change_count += 1
+        _plant(self._changes, path, leaf)
 
     # --- operations -------------------------------------------------------------------------------------
 
@@ -103,14 +109,14 @@ class YamlEditor:
             if not isinstance(node, yaml.ScalarNode):
                 raise Refused(f"`{_dotted(path)}` is not a single value")
             self._replace_scalar(node, value, self._layout.scalar(node, value, flow=in_flow))
-            _plant(self._changes, path, Put(value))
+            self._change(path, Put(value))
         elif isinstance(node, yaml.MappingNode):
             merged = get(node, str(rest[0]))
             if isinstance(merged, yaml.CollectionNode) and (len(rest) > 1 or is_collection):
                 raise Refused(
                     f"`{rest[0]}` comes from a merge key (<<): a key of its own would hide it"
                 )
-            _plant(self._changes, path, Put(value))
+            self._change(path, Put(value))
             _plant(self._added.setdefault(id(node), (node, key, {}))[2], rest, value)
         else:
             raise Refused(f"`{_dotted(path[:depth])}` is not a mapping")
@@ -127,7 +133,7 @@ class YamlEditor:
                 if id(node) in self._appended:
                     raise Refused(f"`{_dotted(path)}` is one list with another, by an anchor")
                 items = []
-                _plant(self._changes, (*path, APPENDED), items)
+                self._change((*path, APPENDED), items)
                 self._appended[id(node)] = (node, descent.key, items)
         else:
             if self._planned(path) is None:
@@ -136,6 +142,7 @@ class YamlEditor:
         if not isinstance(items, list):
             raise Refused(f"two changes want `{_dotted(path)}`")
         if not any(repr(old) == repr(item) for old in items):  # repr: True is 1 to Python
+            self.change_count += 1
             items.append(item)
 
     def lines(self, path: KeyPath, *, comments: bool = False) -> str:
@@ -157,7 +164,7 @@ class YamlEditor:
         if mapping.flow_style or len(others) < 2:
             raise Refused(f"`{_dotted(path)}` cannot be taken out of its mapping line by line")
         edit = self._layout.removal(key, child, comments=comments)
-        _plant(self._changes, path, Drop())
+        self._change(path, Drop())
         self._removed[id(key)] = edit
 
     def rename(self, path: KeyPath, name: str, value: str | None = None) -> None:
@@ -175,21 +182,21 @@ class YamlEditor:
             # What a block scalar becomes is a name, on one line.
             text = self._layout.scalar(child, value, flow=False, block=False)
             self._replace_scalar(child, value, text)
-        _plant(self._changes, path, Named(name, value))
+        self._change(path, Named(name, value))
         self._replaced[id(key)] = (edit, name)
 
     def replace(self, path: KeyPath, old: str, new: str) -> None:
         """Change every `old` inside a scalar to `new`; both are plain words, so that no quoting is needed."""
         node = self._scalar(path)[0]
         edit = self._layout.word(node, old, new)
-        _plant(self._changes, path, Put(node.value.replace(old, new)))
+        self._change(path, Put(node.value.replace(old, new)))
         self._replaced[id(node)] = (edit, new)
 
     def prepend(self, path: KeyPath, line: str) -> None:
         """Put a line of its own before the text of a scalar; text on one line becomes a block scalar."""
         node, descent = self._scalar(path)
         edit = self._layout.line_before(None if descent.in_flow else descent.key, node, line)
-        _plant(self._changes, path, Put(f"{line}\n{node.value}"))
+        self._change(path, Put(f"{line}\n{node.value}"))
         self._replaced[id(node)] = (edit, "")
 
     # --- the result -------------------------------------------------------------------------------------
@@ -330,7 +337,7 @@ class YamlEditor:
         tree = self._filled[id(node)][2] if id(node) in self._filled else {}
         if id(node) in self._filled and not (rest and isinstance(tree, dict)):
             raise Refused(f"two changes want `{_dotted(path)}`")
-        _plant(self._changes, path, Put(value))
+        self._change(path, Put(value))
         if rest:
             _plant(tree, rest, value)
         self._filled[id(node)] = (key, node, tree if rest else value)

@@ -84,6 +84,10 @@ class CodeEditor:
     def empty(self) -> bool:
         return not self._changes
 
+    @property
+    def change_count(self) -> int:
+        return len(self._changes)
+
     def set(self, path: KeyPath, value: Value) -> None:
         """Put a value at a path. An equal value in the code is not a change."""
         if self._change_task(path, value, is_item=False):
