@@ -1,1 +1,3 @@
-"""Python pipelines of the three AzureML SDKs: found with `ast`, changed by source span, proven before it counts."""
+"""Python pipelines of the three AzureML SDKs: found with `ast`, changed by source span, proven
+before it counts.
+"""

@@ -1,13 +1,15 @@
-"""What code says about a step, sweep or job, as the fields that YAML would have for it: one set of rules reads both.
+"""What code says about a step, sweep or job, as the fields that YAML would have for it: one set of
+rules reads both.
 
     job = command(instance_type="big", environment_variables={"A": "1"}, compute=COMPUTE)
     job.resources.instance_count = 2
 
-    {("resources", "instance_type"): big, ("environment_variables", "A"): 1, ("compute",): ${{COMPUTE}},
-     ("resources", "instance_count"): 2}
+    {("resources", "instance_type"): big, ("environment_variables", "A"): 1,
+     ("compute",): ${{COMPUTE}}, ("resources", "instance_count"): 2}
 
-A value that is not known without running the code is bound: `${{expression}}`, as in YAML a value that comes from an
-input. Nothing here changes code; a value keeps its expression and statement, for whoever does.
+A value that is not known without running the code is bound: `${{expression}}`, as in YAML a value
+that comes from an input. Nothing here changes code; a value keeps its expression and statement, for
+whoever does.
 """
 
 from __future__ import annotations
@@ -73,8 +75,8 @@ _DISTRIBUTIONS = {
 class CodeValue(yaml.ScalarNode):
     """A value in code: its text as in YAML, its expression, and the statement that this is in.
 
-    `opaque`: what holds it cannot be read, so nothing can be written beside it either. `inherited`: copied from what
-    the target is made of, while nothing says it about the target itself.
+    `opaque`: what holds it cannot be read, so nothing can be written beside it either. `inherited`:
+    copied from what the target is made of, while nothing says it about the target itself.
     """
 
     def __init__(
@@ -95,7 +97,9 @@ class CodeValue(yaml.ScalarNode):
 
 
 def named_values(holder: ast.expr) -> dict[str, ast.expr] | None:
-    """The named values of a call or dict display; None when some come from `**`, or for anything else."""
+    """The named values of a call or dict display; None when some come from `**`, or for anything
+    else.
+    """
     names: list[object]
     if isinstance(holder, ast.Call):
         names = [keyword.arg for keyword in holder.keywords]
@@ -139,7 +143,7 @@ class FieldReader:
                 return CodeValue(str(value), expression, statement)
         return CodeValue(f"${{{{{short(expression)}}}}}", expression, statement, opaque=opaque)
 
-    # --- calls -----------------------------------------------------------------------------------------------------
+    # --- calls ---
 
     def call_fields(self, call: ast.Call, statement: Statement) -> Fields:
         """The arguments of `command(...)`, `parallel_run_function(...)` or `.sweep(...)`."""
@@ -227,14 +231,15 @@ class FieldReader:
             bound = self._resolver.bound_expression(node, statement)
         return bound or (node, statement)
 
-    # --- statements --------------------------------------------------------------------------------------------------
+    # --- statements ---
 
     def apply_uses(
         self, uses: Sequence[Use], fields: Fields, made: Statement, *, is_v15: bool = False
     ) -> None:
         """Statements about a step after the one that made it; the last one counts."""
         for use in uses:
-            # Run settings are of SDK v1.5, all else is of v2; an SDK does not know the words of the other.
+            # Run settings are of SDK v1.5, all else is of v2; an SDK does not know the words of the
+            # other.
             if use.how == "argument" or (use.path[0] == "runsettings") != is_v15:
                 continue
             if use.path == ("resources",):

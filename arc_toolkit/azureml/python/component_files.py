@@ -1,8 +1,8 @@
 """The component files that code loads, and those that it writes first.
 
-A file is looked for in the folder of the code and those around it. Files that the code writes (`%%writefile` cells,
-`open(...).write(...)`, `write_text`) are read for their kind and their resources; parts of their text that only
-running the code would tell are a placeholder.
+A file is looked for in the folder of the code and those around it. Files that the code writes
+(`%%writefile` cells, `open(...).write(...)`, `write_text`) are read for their kind and their
+resources; parts of their text that only running the code would tell are a placeholder.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ LOADERS: dict[str, tuple[Generation, tuple[str, ...], int]] = {
 
 
 class ComponentFiles:
-    """Reads the component files of one module; a component whose kind is unknown is taken for `assume`."""
+    """Reads the component files of one module; a component whose kind is unknown is taken for
+    `assume`.
+    """
 
     def __init__(
         self, module: Module, values: Evaluator, project: ProjectFiles, assume: Family | None
@@ -74,7 +76,7 @@ class ComponentFiles:
             written = ()
         yield file, written[0] if written else None
 
-    # --- files that the code writes --------------------------------------------------------------------------------
+    # --- files that the code writes ---
 
     @cached_property
     def _written_texts(self) -> dict[str, str]:

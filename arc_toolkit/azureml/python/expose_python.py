@@ -57,7 +57,9 @@ class ExposedParameters:
         return pipeline is not None and id(pipeline.function) in self._exposed
 
     def name(self, pipeline: PythonPipeline, slot: Slot) -> str:
-        """The parameter for a slot: of the slot's name, unless the function has such a parameter for something else."""
+        """The parameter for a slot: of the slot's name, unless the function has such a parameter
+        for something else.
+        """
         key = (id(pipeline.function), slot)
         if key not in self._names:
             self._names[key] = slot.path[-1]  # also for two functions that call each other
@@ -108,7 +110,9 @@ class ExposedParameters:
         return ""
 
     def _is_for(self, pipeline: PythonPipeline, name: str, slot: Slot) -> bool:
-        """Whether a parameter is used for resources only; an inner pipeline may take it for its own."""
+        """Whether a parameter is used for resources only; an inner pipeline may take it for its
+        own.
+        """
         fields = {slot.path[-1], *(("node_count",) if slot == Slot.INSTANCE_COUNT else ())}
         inner = {id(call): self.name(target, slot) for target, _, call in self._calls(pipeline)}
         right: set[int] = set()
@@ -129,7 +133,7 @@ class ExposedParameters:
             if isinstance(node, ast.Name) and node.id == name
         )
 
-    # --- pipelines in pipelines ------------------------------------------------------------------------------------
+    # --- pipelines in pipelines ---
 
     def pass_all_on(self) -> None:
         """A pipeline that calls another one passes the parameters of that one on."""

@@ -1,6 +1,8 @@
-"""One file or notebook as a module: its scopes, and which of its lines and functions may be about AzureML.
+"""One file or notebook as a module: its scopes, and which of its lines and functions may be about
+AzureML.
 
-Only those are read: a large module has few of them. Other modules of the project are found by what is imported.
+Only those are read: a large module has few of them. Other modules of the project are found by what
+is imported.
 """
 
 from __future__ import annotations
@@ -63,7 +65,9 @@ class Module(CodeScopes):
         }
 
     def mentions(self, statement: Statement) -> bool:
-        """Whether a word of interest is in the lines of a statement: only then its expressions are walked."""
+        """Whether a word of interest is in the lines of a statement: only then its expressions are
+        walked.
+        """
         lines = self._mentions[id(statement.source)]
         index = bisect_left(lines, statement.stmt.lineno)
         return index < len(lines) and lines[index] <= (
@@ -71,7 +75,8 @@ class Module(CodeScopes):
         )
 
 
-# Words without which a function makes no step and sets nothing; `@` is for decorated functions inside of it.
+# Words without which a function makes no step and sets nothing; `@` is for decorated functions
+# inside of it.
 _FUNCTION_WORDS = (
     *WORDS,
     *(
@@ -99,7 +104,8 @@ _HARMLESS_MAKERS = frozenset({"getLogger", "Path", "join", "getenv", "open", "di
 def read_module(sources: Sequence[Source]) -> Module:
     """Walk the statements of the sources, as one module.
 
-    Functions without a decorator are walked only when a word in their lines says that they may matter.
+    Functions without a decorator are walked only when a word in their lines says that they may
+    matter.
     """
     module = Module(sources)
     reader = ScopeReader(module)
@@ -130,7 +136,9 @@ def _makes_component(binding: Binding) -> bool:
 
 
 def _may_make_steps(name: str, value: ast.expr | ast.FunctionDef | str | None) -> bool:
-    """Whether what a module binds may be called for a step elsewhere: not sure, but sure enough not to miss one."""
+    """Whether what a module binds may be called for a step elsewhere: not sure, but sure enough not
+    to miss one.
+    """
     if isinstance(value, str):  # `command as make`: the words know it by its own name only
         renamed = value.startswith(("azure", "mldesigner")) and not value.endswith(name)
         return renamed or value.startswith("azure.ai.ml.automl")
@@ -156,7 +164,9 @@ class ProjectModule:
 
     @property
     def may_pass_on(self) -> bool:
-        """Whether the name may be a component here, or imported here: no class, and no function without a decorator."""
+        """Whether the name may be a component here, or imported here: no class, and no function
+        without a decorator.
+        """
         name = re.escape(self.name.encode())
         if re.search(name, self.text) is None:
             return False
@@ -181,7 +191,9 @@ def folders_around(folder: str) -> Iterator[str]:
 
 
 def find_module(path: str, folder: str, project: ProjectFiles) -> ProjectModule | None:
-    """The module of `package.module.name`, imported in a folder; None if it is not one of the project."""
+    """The module of `package.module.name`, imported in a folder; None if it is not one of the
+    project.
+    """
     inner = path.lstrip(".")
     above = len(path) - len(inner)
     parts = inner.split(".")

@@ -1,7 +1,7 @@
 """Statements about a step that do not begin with its own name.
 
-`same = step`, `rs = step.runsettings` and `for node in [a, b]` are other names for a step or a part of it;
-`job.jobs["a"]` and `for node in job.jobs.values()` are its step after the pipeline is made.
+`same = step`, `rs = step.runsettings` and `for node in [a, b]` are other names for a step or a part
+of it; `job.jobs["a"]` and `for node in job.jobs.values()` are its step after the pipeline is made.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ class OtherNames:
         )
 
     def uses(self, name: str, depth: int = 0) -> list[Use]:
-        """Everything that is said about a name, in order; that of a part of it with the path to that part."""
+        """Everything that is said about a name, in order; that of a part of it with the path to
+        that part.
+        """
         uses = self.scope.uses.get(name, [])
         if name not in self._names or depth > 3:
             return uses
@@ -82,7 +84,9 @@ _ITEMS_OF = frozenset(
 
 
 def _items(scope: Scope, node: ast.expr, depth: int = 0) -> Iterator[ast.expr]:
-    """What a loop goes over: the parts of a list or dict display, also by a name, or in `enumerate(...)`."""
+    """What a loop goes over: the parts of a list or dict display, also by a name, or in
+    `enumerate(...)`.
+    """
     bound = scope.bindings.get(node.id, []) if isinstance(node, ast.Name) else []
     if len(bound) == 1 and isinstance(bound[0].value, ast.expr):
         node = bound[0].value
@@ -109,7 +113,9 @@ def _items(scope: Scope, node: ast.expr, depth: int = 0) -> Iterator[ast.expr]:
 
 
 def refuse_later_settings(targets: list[PythonTarget], resolver: SdkResolver) -> None:
-    """Steps whose settings are set again on the job: what is written where they are made would not count."""
+    """Steps whose settings are set again on the job: what is written where they are made would not
+    count.
+    """
     by_function: dict[int, list[PythonTarget]] = {}
     for target in targets:
         if target.pipeline is not None:
@@ -133,7 +139,9 @@ def refuse_later_settings(targets: list[PythonTarget], resolver: SdkResolver) ->
 
 
 def _may_be_job(name: str, use: Use, resolver: SdkResolver) -> bool:
-    """Whether a name with `jobs` is a parameter, or made by code of its own: it may be a job of any pipeline here."""
+    """Whether a name with `jobs` is a parameter, or made by code of its own: it may be a job of any
+    pipeline here.
+    """
     binding = resolver.binding(name, use.statement)
     if not isinstance(binding, Binding):
         return True
@@ -146,7 +154,9 @@ def _may_be_job(name: str, use: Use, resolver: SdkResolver) -> bool:
 
 
 def _on_jobs(resolver: SdkResolver) -> Iterator[tuple[str, Use, str, str]]:
-    """The name of a job, the statement, the name of its step (empty for any of them), and the setting."""
+    """The name of a job, the statement, the name of its step (empty for any of them), and the
+    setting.
+    """
     for scope in resolver.module.scopes:
         # `steps = job.jobs`, and `node = job.jobs["a"]` or a loop over them: what they are of
         holders: dict[str, str] = {}

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from arc_toolkit.azureml.python.resolve import SdkResolver
 
 # v1 (ParallelRunConfig, ParallelRunStep) -> v2 `parallel` step, for the finding.
-# Source: Microsoft Learn, "Upgrade parallel run step to SDK v2"; `parallel_run_function` of azure-ai-ml 1.35.2.
+# Source: Microsoft Learn, "Upgrade parallel run step to SDK v2"; `parallel_run_function` of
+# azure-ai-ml 1.35.2.
 EQUIVALENTS = {
     "environment": "task.environment",
     "source_directory": "task.code",

@@ -1,4 +1,6 @@
-"""The plan for a Python file or notebook: its targets, its findings, and its changes by `PythonWriter`."""
+"""The plan for a Python file or notebook: its targets, its findings, and its changes by
+`PythonWriter`.
+"""
 
 from __future__ import annotations
 
@@ -117,7 +119,7 @@ class PythonPlan(Plan):
         """A statement or a part of it, for a finding."""
         return place_node(site.source, node or site.stmt)
 
-    # --- findings ----------------------------------------------------------------------------------------------
+    # --- findings ---
 
     def locate(self, at: YamlNode) -> tuple[int, int, str]:
         mark = at.start_mark
@@ -154,7 +156,7 @@ class PythonPlan(Plan):
         except Refused:  # so is the whole file, and that is reported
             return None
 
-    # --- which targets -----------------------------------------------------------------------------------------
+    # --- which targets ---
 
     def targets(self) -> Iterator[Target]:
         yield from self.python_pipelines
@@ -207,7 +209,7 @@ class PythonPlan(Plan):
                 text = message.format(target.shown)
                 self.add_finding(requested[0], "warning", text, target.at, reason=reason)
 
-    # --- what a target takes -----------------------------------------------------------------------------------
+    # --- what a target takes ---
 
     def unsupported(self, target: Target, slot: Slot) -> str | None:
         if not isinstance(target, PythonTarget):
@@ -263,7 +265,7 @@ class PythonPlan(Plan):
             evidence += tuple(evidence_in_command(os.path.basename(target.reference), where))
         return tuple(dict.fromkeys(evidence))
 
-    # --- changes -----------------------------------------------------------------------------------------------
+    # --- changes ---
 
     def write(self, target: Target, settings: Sequence[Setting]) -> list[Setting]:
         assert isinstance(target, PythonTarget | PythonPipeline)
@@ -298,8 +300,9 @@ class PythonPlan(Plan):
         self.writer.write(target, setting, text, in_call=in_call)
 
     def _leaks(self, target: PythonTarget, setting: Setting) -> bool:
-        """Whether a value would reach a step that was not asked for: `node.resources.x = ...` and `set_resources` write
-        into the component of a file, which its steps share."""
+        """Whether a value would reach a step that was not asked for: `node.resources.x = ...` and
+        `set_resources` write into the component of a file, which its steps share.
+        """
         if (
             setting.path[0] != "resources"
             or target.generation != "v2"
@@ -321,7 +324,9 @@ class PythonPlan(Plan):
         return {id(target.component) for target in self.python_targets if not self.chosen(target)}
 
     def inherits(self, target: Target, path: KeyPath) -> bool:
-        """A step copies its command object, and a sweep has the resources of its trial: each is written once."""
+        """A step copies its command object, and a sweep has the resources of its trial: each is
+        written once.
+        """
         if not isinstance(target, PythonTarget) or target.owns(path):
             return False
         is_entity = isinstance(target.made, Builder) and target.made.is_entity
@@ -339,12 +344,16 @@ class PythonPlan(Plan):
         return template is not None and self.chosen(template) and not template.refusal
 
     def _inherits_all(self, target: PythonTarget) -> bool:
-        """Whether a step needs nothing of its own: its command object gets all, and nothing is said about it here."""
+        """Whether a step needs nothing of its own: its command object gets all, and nothing is said
+        about it here.
+        """
         own = any(use.how == "argument" or use.path[0] in SETTINGS for use in target.uses)
         return not own and not self._exposes(target) and self._gets_settings(target.template)
 
     def replace_restep(self, target: Target, value: str) -> bool:
-        """The rule amlarc-restep renames the key in the same run; where it must not, the variable is added."""
+        """The rule amlarc-restep renames the key in the same run; where it must not, the variable
+        is added.
+        """
         assert isinstance(target, PythonTarget)
         node = target.own_value((*Slot.VARIABLES.path, RESTEP))
         if node is None or not self.settings.wants("amlarc-restep"):
@@ -359,7 +368,7 @@ class PythonPlan(Plan):
             )
         return True
 
-    # --- exposed parameters --------------------------------------------------------------------------------------
+    # --- exposed parameters ---
 
     def pipelines(self) -> Iterator[tuple[Target, list[Target]]]:
         steps: dict[int, list[Target]] = {}
@@ -411,7 +420,9 @@ def make_plan(
     path: str,
     first: PythonPlan | None = None,
 ) -> PythonPlan:
-    """Everything that is to be changed and said about one file; `first` is the plan of the run before."""
+    """Everything that is to be changed and said about one file; `first` is the plan of the run
+    before.
+    """
     plan = PythonPlan(module, project, settings, path, first)
     apply_settings(plan)
     plan.report_refusals()

@@ -1,4 +1,6 @@
-"""What a target in code is: a step, sweep or command object, with what is said about it and where more can be said."""
+"""What a target in code is: a step, sweep or command object, with what is said about it and where
+more can be said.
+"""
 
 from __future__ import annotations
 
@@ -105,8 +107,9 @@ class PythonTarget(CodeTarget):
 
     @property
     def field_assignments(self) -> list[Use]:
-        """`node.resources.shm_size = ...`, which changes the resources that it has. `set_resources` does so too, and is
-        replaced."""
+        """`node.resources.shm_size = ...`, which changes the resources that it has. `set_resources`
+        does so too, and is replaced.
+        """
         return [use for use in self.uses if use.how == "assign" and use.path[:-1] == ("resources",)]
 
     @property
@@ -216,7 +219,9 @@ class PythonTarget(CodeTarget):
         return os.path.basename(component.file)
 
     def inherited_resources(self) -> dict[str, str]:
-        """What a new `resources` has to repeat of its command object or component; `Refused` where it is not plain."""
+        """What a new `resources` has to repeat of its command object or component; `Refused` where
+        it is not plain.
+        """
         kept: dict[str, str] = {}
         component = self.component
         document = component.document if component is not None else None
@@ -265,7 +270,8 @@ class PythonTarget(CodeTarget):
     def is_rejected(self, node: CodeValue, setting: Setting) -> bool:
         """Whether a value is an argument where the call takes none: `resources` takes it.
 
-        `sweep(instance_type=...)` raises TypeError, and `command(instance_count=...)` rejects a binding.
+        `sweep(instance_type=...)` raises TypeError, and `command(instance_count=...)` rejects a
+        binding.
         """
         if setting.slot not in (Slot.INSTANCE_TYPE, Slot.INSTANCE_COUNT):
             return False
@@ -284,7 +290,9 @@ class PythonTarget(CodeTarget):
         return self.own_value(path) is not None
 
     def is_bound(self, path: KeyPath) -> bool:
-        """As in YAML, or by a parameter of the pipeline function; any other expression may be a plain number."""
+        """As in YAML, or by a parameter of the pipeline function; any other expression may be a
+        plain number.
+        """
         node = self.get(*path)
         if isinstance(node, CodeValue) and isinstance(node.expression, ast.Name):
             names = parameters_of(self.pipeline.function) if self.pipeline is not None else ()
@@ -348,7 +356,9 @@ class PythonTarget(CodeTarget):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class PythonPipeline(CodeTarget):
-    """A function under `@dsl.pipeline`, with what its decorator says; or a job made of it, with its settings."""
+    """A function under `@dsl.pipeline`, with what its decorator says; or a job made of it, with its
+    settings.
+    """
 
     statement: Statement
     function: ast.FunctionDef

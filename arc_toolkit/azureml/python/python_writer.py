@@ -1,8 +1,8 @@
 """Settings into code, in the form that each SDK has for them.
 
-SDK v2: keyword arguments of a command object, or `node.resources = JobResourceConfiguration(...)`; v1.5:
-`step.runsettings.resource_layout.configure(...)`. New statements are collected and written by `finish`, one for each
-step and kind of setting; values that are there are replaced where they are.
+SDK v2: keyword arguments of a command object, or `node.resources = JobResourceConfiguration(...)`;
+v1.5: `step.runsettings.resource_layout.configure(...)`. New statements are collected and written by
+`finish`, one for each step and kind of setting; values that are there are replaced where they are.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ class PythonWriter:
         self.resolver = resolver
         self.changes = Changes()
         self._new: dict[int, _NewStatements] = {}
-        # Function and name of the parameters to add, with their defaults; whether a step is bound to one.
+        # Function and name of the parameters to add, with their defaults; whether a step is bound
+        # to one.
         self._parameters: dict[tuple[int, str], Callable[[], None]] = {}
 
     def edits(self) -> list[Edit]:
@@ -56,7 +57,7 @@ class PythonWriter:
             edit for source, own in self.changes.edits().values() for edit in source.in_file(own)
         ]
 
-    # --- values ------------------------------------------------------------------------------------------------
+    # --- values ---
 
     def write(self, target: PythonTarget, setting: Setting, text: str, *, in_call: bool) -> None:
         """A value where it is already, else where it belongs; `Refused` where it has no place.
@@ -97,7 +98,8 @@ class PythonWriter:
         if holders:
             self._fill(holders[0].statement, holders[0].value, name, text)
         elif others and target.generation == "v2":
-            # `node.resources.x = ...` is there, so `resources` is not None: one more of the same kind.
+            # `node.resources.x = ...` is there, so `resources` is not None: one more of the same
+            # kind.
             self.changes.insert_after(
                 others[-1].statement, f"{target.name}.resources.{name} = {text}"
             )
@@ -107,8 +109,9 @@ class PythonWriter:
             self.add_resource(target, name, text)
 
     def _check_bound_count(self, target: PythonTarget) -> None:
-        """A dict takes numbers only, and so does the component, which `node.resources.instance_count = x` writes into
-        unless the node has resources of its own (azure-ai-ml 1.35.2: "int() argument must be ...").
+        """A dict takes numbers only, and so does the component, which
+        `node.resources.instance_count = x` writes into unless the node has resources of its own
+        (azure-ai-ml 1.35.2: "int() argument must be ...").
         """
         if target.generation != "v2":
             return
@@ -135,7 +138,9 @@ class PythonWriter:
         new.resources[name] = new.resources.get(name, text) if keep else text
 
     def assign_resources(self, target: PythonTarget, use: Use) -> None:
-        """`node.set_resources(...)` becomes an assignment, which repeats what the call would have kept."""
+        """`node.set_resources(...)` becomes an assignment, which repeats what the call would have
+        kept.
+        """
         call = use.value
         assert isinstance(call, ast.Call)
         there = {keyword.arg for keyword in call.keywords}
@@ -220,14 +225,16 @@ class PythonWriter:
                 self.changes.insert_after(target.statement, f"{name}.{attribute} = {new.compute}")
         self._new.clear()
 
-    # --- imports -----------------------------------------------------------------------------------------------
+    # --- imports ---
 
     @cached_property
     def _imports(self) -> NeededImports:
         return NeededImports(self.changes, self.resolver.module.top)
 
     def resources_class(self, statement: Statement) -> str:
-        """The local name of JobResourceConfiguration, imported where it has to be; `Refused` when it cannot."""
+        """The local name of JobResourceConfiguration, imported where it has to be; `Refused` when
+        it cannot.
+        """
         return self._imports.local_name(
             statement,
             sdk.RESOURCES_MODULE,

@@ -60,8 +60,8 @@ _Answer = TypeVar("_Answer")
 class SdkResolver(Evaluator):
     """Answers for one module; `path` is its own, and `project` reads the files that it names.
 
-    `assume` is what a component is taken for whose kind is not known. `imports`: how many modules import each other
-    on the way from the one that is patched to this one.
+    `assume` is what a component is taken for whose kind is not known. `imports`: how many modules
+    import each other on the way from the one that is patched to this one.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class SdkResolver(Evaluator):
     def _files(self) -> ComponentFiles:
         return ComponentFiles(self.module, self, self.project, self.assume)
 
-    # --- names ---------------------------------------------------------------------------------------------------
+    # --- names ---
 
     def binding(self, name: str, statement: Statement) -> Binding | UnknownSdkObject:
         """What a name is bound to, seen from a place."""
@@ -103,7 +103,9 @@ class SdkResolver(Evaluator):
         return SdkName(path).role if path else sdk.NO_ROLE
 
     def makes_resources(self, node: ast.expr, statement: Statement) -> bool:
-        """Whether this is `JobResourceConfiguration(...)`; the name counts too where nothing here binds it."""
+        """Whether this is `JobResourceConfiguration(...)`; the name counts too where nothing here
+        binds it.
+        """
         if not isinstance(node, ast.Call):
             return False
         is_named = isinstance(node.func, ast.Name) and node.func.id == sdk.RESOURCES_CLASS
@@ -119,7 +121,7 @@ class SdkResolver(Evaluator):
             self._pipelines[id(scope)] = made if isinstance(made, PipelineFunction) else None
         return self._pipelines[id(scope)]
 
-    # --- objects -------------------------------------------------------------------------------------------------
+    # --- objects ---
 
     def object_of(self, node: ast.expr, statement: Statement, depth: int = 0) -> SdkObject:
         if depth > MAX_OBJECT_DEPTH:
@@ -196,7 +198,9 @@ class SdkResolver(Evaluator):
         return NOTHING if bound is None else self.object_of(*bound, depth + 1)
 
     def _item(self, holder: ast.expr, key: ast.expr, statement: Statement) -> Bound | None:
-        """What `{"train": ...}["train"]` or `SimpleNamespace(train=...).train` is, if nothing is assigned to it."""
+        """What `{"train": ...}["train"]` or `SimpleNamespace(train=...).train` is, if nothing is
+        assigned to it.
+        """
         if not isinstance(holder, ast.Name) or not isinstance(key, ast.Constant):
             return None
         bound = self.bound_expression(holder, statement)
@@ -217,7 +221,7 @@ class SdkResolver(Evaluator):
                 return None
         return (values[key.value], place) if key.value in values else None
 
-    # --- calls ---------------------------------------------------------------------------------------------------
+    # --- calls ---
 
     def _call_object(self, call: ast.Call, statement: Statement, depth: int) -> SdkObject:
         function = call.func
@@ -292,7 +296,9 @@ class SdkResolver(Evaluator):
     def _workspace_object(
         self, function: ast.Attribute, call: ast.Call, statement: Statement, depth: int
     ) -> SdkObject | None:
-        """`client.components.get(...)`, `client.components.create_or_update(component)` and the like."""
+        """`client.components.get(...)`, `client.components.create_or_update(component)` and the
+        like.
+        """
         if function.attr in ("get", "load"):
             holder = function.value
             if isinstance(holder, ast.Attribute) and holder.attr in ("components", "component"):
@@ -346,7 +352,7 @@ class SdkResolver(Evaluator):
             return None
         return self.scopes.get(id(bindings[0].value))
 
-    # --- other modules of the project ----------------------------------------------------------------------------
+    # --- other modules of the project ---
 
     def imported(self, path: str) -> Any:
         module = self._find_module(path)
@@ -356,8 +362,9 @@ class SdkResolver(Evaluator):
         return values[0]
 
     def imported_object(self, path: str) -> SdkObject | None:
-        """What is imported, if it is the same here: a component or a pipeline, not a command object, whose settings
-        are in the other module."""
+        """What is imported, if it is the same here: a component or a pipeline, not a command
+        object, whose settings are in the other module.
+        """
         if path not in self._imported_objects:
             module = self._find_module(path)
             is_readable = module is not None and module.may_pass_on
@@ -373,8 +380,9 @@ class SdkResolver(Evaluator):
         return module.has_sdk or bool(self._ask(module, _passes_component_on))
 
     def imports_settings(self, path: str) -> bool:
-        """Whether a step gets its settings in another file of the run: the command object that it is made of, or a
-        function that returns one, is there."""
+        """Whether a step gets its settings in another file of the run: the command object that it
+        is made of, or a function that returns one, is there.
+        """
         module = self._find_module(path)
         if module is None or not self.project.is_given(module.file):
             return False
@@ -452,7 +460,8 @@ def _choose(name: str, bindings: list[Binding], statement: Statement) -> Binding
     """The binding that holds, or why that is decided at run time."""
     if (certain := certain_binding(bindings, statement)) is not None:
         return certain
-    # `try: from a import f` and `except ImportError: from b import f`, or `f = None`: the first, if it is there.
+    # `try: from a import f` and `except ImportError: from b import f`, or `f = None`: the first, if
+    # it is there.
     firsts = [item for item in bindings if not _is_fallback(item)]
     imports = [item for item in bindings if isinstance(item.value, str) and item.value in sdk.ROLES]
     if len(firsts) < len(bindings) and (imports or len(firsts) == 1):

@@ -1,10 +1,12 @@
 """What the three AzureML SDKs call things, and the objects that expressions make of them.
 
-Tables of import paths and spellings, then the classes: a component, a command object, a step, a sweep, or something
-unknown. `resolve.py` finds out which. A step made from something unknown is reported and not changed.
+Tables of import paths and spellings, then the classes: a component, a command object, a step, a
+sweep, or something unknown. `resolve.py` finds out which. A step made from something unknown is
+reported and not changed.
 
-Sources: azure-ai-ml 1.35.2, azure-ml-component 0.9.18, azureml-pipeline-steps 1.62 and mldesigner (their public
-names), and the v1.5 to v2 map in the tests of azure-sdk-for-python (`tests/internal/_utils.py`).
+Sources: azure-ai-ml 1.35.2, azure-ml-component 0.9.18, azureml-pipeline-steps 1.62 and mldesigner
+(their public names), and the v1.5 to v2 map in the tests of azure-sdk-for-python
+(`tests/internal/_utils.py`).
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from arc_toolkit.edit.code.names import Binding, Statement
 
 Generation = Literal["v1", "v1.5", "v2"]
 
-# A file without any of these is not parsed. `azure` is looked for first, since most Python has none of it.
+# A file without any of these is not parsed. `azure` is looked for first, since most Python has none
+# of it.
 KEY_WORDS = (
     b"azureml.core",
     b"azureml.train.estimator",
@@ -65,7 +68,9 @@ MISSPELT = b"AMLARC_RESTEP"
 
 @dataclass(frozen=True, slots=True)
 class SdkRole:
-    """What a name of an SDK is here; with the kind of job that it makes, and the SDK, where they matter."""
+    """What a name of an SDK is here; with the kind of job that it makes, and the SDK, where they
+    matter.
+    """
 
     name: str
     family: Family = Family.COMMAND
@@ -120,7 +125,8 @@ ENTITIES = {
     "SweepJob": SdkRole("entity", family=Family.SWEEP),
     "ParallelJob": SdkRole("entity", family=Family.PARALLEL),
 }
-# SDK v1 (azureml-core 1.61): the classes that run code, by module. They are reported, with what can be done.
+# SDK v1 (azureml-core 1.61): the classes that run code, by module. They are reported, with what can
+# be done.
 _V1 = {
     "azureml.core": ("ScriptRunConfig",),
     "azureml.core.script_run_config": ("ScriptRunConfig",),
@@ -150,8 +156,10 @@ V1_WAY = (
 
 
 def _target_words() -> re.Pattern[bytes]:
-    """What is in every text that has a target: the name of what makes it, as a name (not `command=`, `"command"` or
-    `my_command`), a decorator of pipelines, or a statement that only steps have."""
+    """What is in every text that has a target: the name of what makes it, as a name (not
+    `command=`, `"command"` or `my_command`), a decorator of pipelines, or a statement that only
+    steps have.
+    """
     names = (
         {path.rpartition(".")[2] for path in ROLES} - {"pipeline"}
         | set(ENTITIES)
@@ -179,7 +187,8 @@ TAKE_RESOURCES = frozenset(
     {RESOURCES_CLASS, "ResourceConfiguration", "set_resources", "configure", "dict", "command"}
 )
 
-# Statements that only a leaf step allows: one proves that a call of unknown origin made such a step.
+# Statements that only a leaf step allows: one proves that a call of unknown origin made such a
+# step.
 PROOFS = frozenset(
     {
         ("resources", "instance_type"),
@@ -266,8 +275,10 @@ class SdkName:
 
 @dataclass(frozen=True)
 class Component:
-    """Something that makes a step when it is called: a file, with its full path and content where it is here, or a
-    call such as `CommandComponent(...)`. `why` its kind is not known, where it is not."""
+    """Something that makes a step when it is called: a file, with its full path and content where
+    it is here, or a call such as `CommandComponent(...)`. `why` its kind is not known, where it is
+    not.
+    """
 
     generation: Generation
     family: Family
@@ -346,8 +357,9 @@ class PipelineJob:
 class UnknownSdkObject:
     """Not known, and why.
 
-    `chosen`: one of several at run time. `imported`: its path in another module. `is_component`: a component
-    for certain, such as one of a workspace. `is_made`: the place that makes it is a target already.
+    `chosen`: one of several at run time. `imported`: its path in another module. `is_component`: a
+    component for certain, such as one of a workspace. `is_made`: the place that makes it is a
+    target already.
     """
 
     why: str

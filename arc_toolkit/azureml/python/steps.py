@@ -1,8 +1,9 @@
-"""The steps, sweeps and command objects of a module, as targets with the fields that code sets for them.
+"""The steps, sweeps and command objects of a module, as targets with the fields that code sets for
+them.
 
-A target that must not be changed has its `refusal`; nothing that looks like a step is passed over in silence.
-`find_targets` collects them, `read_fields` reads what is said about each, and `build_documents` groups them
-by pipeline, as the documents of a YAML file.
+A target that must not be changed has its `refusal`; nothing that looks like a step is passed over
+in silence. `find_targets` collects them, `read_fields` reads what is said about each, and
+`build_documents` groups them by pipeline, as the documents of a YAML file.
 """
 
 from __future__ import annotations
@@ -215,7 +216,9 @@ class _ScopeTargets(OtherNames):
         return made.chosen or self.resolver.may_import_component(made.imported)
 
     def _nameless(self, named: Container[int]) -> Iterator[PythonTarget]:
-        """Steps that no name holds: `f(x)`, `steps.append(f(x))`, `{"a": f(x).outputs.y}`; and lone command(...)."""
+        """Steps that no name holds: `f(x)`, `steps.append(f(x))`, `{"a": f(x).outputs.y}`; and lone
+        command(...).
+        """
         module, scope = self.resolver.module, self.scope
         is_read = self.pipeline is not None
         if not is_read and scope.statement is not None and not module.mentions(scope.statement):
@@ -240,10 +243,11 @@ class _ScopeTargets(OtherNames):
 def _uses_between(
     statement: Statement, uses: Sequence[Use], later: Iterable[Statement]
 ) -> list[Use]:
-    """What is said about a name while it is what `statement` made it, before one of the later ones binds it again.
+    """What is said about a name while it is what `statement` made it, before one of the later ones
+    binds it again.
 
-    After a branch it may be either. A name may be bound thousands of times, so the search ends where the name is
-    another one for certain.
+    After a branch it may be either. A name may be bound thousands of times, so the search ends
+    where the name is another one for certain.
     """
     branches: list[Statement] = []
     end = None
@@ -268,7 +272,9 @@ def _uses_between(
 
 
 def _is_certain(made: Sweep) -> bool:
-    """Whether a `sweep` is that of the SDK: its base is known, or its arguments are of no other function."""
+    """Whether a `sweep` is that of the SDK: its base is known, or its arguments are of no other
+    function.
+    """
     if not isinstance(made.base, UnknownSdkObject):
         return True
     names = {keyword.arg for keyword in made.call.keywords}
@@ -276,7 +282,9 @@ def _is_certain(made: Sweep) -> bool:
 
 
 def is_proof(use: Use) -> bool:
-    """Whether a statement is one that only a command, parallel or sweep step allows: Spark has `resources` too."""
+    """Whether a statement is one that only a command, parallel or sweep step allows: Spark has
+    `resources` too.
+    """
     if use.path == ("resources",):
         return isinstance(use.value, ast.Call) and last_name(use.value.func) == sdk.RESOURCES_CLASS
     return use.path in sdk.PROOFS
@@ -290,14 +298,16 @@ def _may_be_component(function: ast.expr) -> bool:
 def _refusal(target: PythonTarget, namesakes: list[PythonTarget], resolver: SdkResolver) -> str:
     """The reason, if any, why this target must not be changed."""
     call, statement = target.call, target.statement
-    # The arguments of a step are inputs of its component, and nothing else (azure-ai-ml raises UnexpectedKeywordError).
+    # The arguments of a step are inputs of its component, and nothing else (azure-ai-ml raises
+    # UnexpectedKeywordError).
     if not isinstance(target.made, Step):
         unpacked = [short(keyword.value) for keyword in call.keywords if keyword.arg is None]
         unpacked += ["kwargs" for argument in call.args if isinstance(argument, ast.Starred)]
         if unpacked:
             return f"its arguments come from **{unpacked[0]}"
     for use in target.named(*_SETTING_PATHS):
-        # A statement in the same block as the step is about this step, whatever happens around the block.
+        # A statement in the same block as the step is about this step, whatever happens around the
+        # block.
         if use.statement.block.within(statement.block):
             continue
         if statement.block.has("loop", until=use.statement.block):
@@ -330,7 +340,7 @@ def _is_helper(use: Use, resolver: SdkResolver) -> bool:
     return not isinstance(made, Step | Builder | Sweep | PipelineJob)
 
 
-# --- sweeps --------------------------------------------------------------------------------------------------------
+# --- sweeps ---
 
 
 def _mark_trials(targets: list[PythonTarget], resolver: SdkResolver) -> None:
@@ -360,7 +370,7 @@ def _trial_expression(target: PythonTarget) -> ast.expr | None:
     return next((keyword.value for keyword in keywords if keyword.arg == "trial"), None)
 
 
-# --- fields --------------------------------------------------------------------------------------------------------
+# --- fields ---
 
 
 def read_fields(targets: list[PythonTarget], resolver: SdkResolver) -> None:
@@ -424,8 +434,8 @@ def _made_fields(target: PythonTarget, reader: FieldReader, trials: dict[int, Fi
 def _inherited(fields: Fields) -> Fields:
     """What a step has of the command object that it is made of.
 
-    `Command.__call__` and `Parallel.__call__` copy compute, resources, environment variables, distribution,
-    environment and task, and `Command.sweep` the compute (azure-ai-ml 1.35.2).
+    `Command.__call__` and `Parallel.__call__` copy compute, resources, environment variables,
+    distribution, environment and task, and `Command.sweep` the compute (azure-ai-ml 1.35.2).
     """
     copies = {path: copy(value) for path, value in fields.items()}
     for value in copies.values():
@@ -436,8 +446,9 @@ def _inherited(fields: Fields) -> Fields:
 def _shared_resources(targets: list[PythonTarget], reader: FieldReader) -> dict[int, Fields]:
     """What steps have by what is said about other steps of their component, in the same function.
 
-    Their `resources` are one object, if the file of the component has any: `b.resources.shm_size = ...` changes it for
-    all of them, the earlier ones too (azure-ai-ml 1.35.2). A command object is copied instead.
+    Their `resources` are one object, if the file of the component has any: `b.resources.shm_size =
+    ...` changes it for all of them, the earlier ones too (azure-ai-ml 1.35.2). A command object is
+    copied instead.
     """
     groups: dict[tuple[int, int], list[PythonTarget]] = {}
     for target in targets:
@@ -455,7 +466,7 @@ def _shared_resources(targets: list[PythonTarget], reader: FieldReader) -> dict[
     return shared
 
 
-# --- documents -----------------------------------------------------------------------------------------------------
+# --- documents ---
 
 
 def build_documents(

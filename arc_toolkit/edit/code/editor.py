@@ -1,7 +1,9 @@
-"""The closed set of changes to Python code, each made twice: as text, and on the syntax tree for the proof.
+"""The closed set of changes to Python code, each made twice: as text, and on the syntax tree for
+the proof.
 
-A plan collects changes here; `edits` gives the spans, `apply` changes the old tree as the new text should read.
-Comparing that tree with the parsed new text proves that nothing else happened (`proof.py`).
+A plan collects changes here; `edits` gives the spans, `apply` changes the old tree as the new text
+should read. Comparing that tree with the parsed new text proves that nothing else happened
+(`proof.py`).
 """
 
 from __future__ import annotations
@@ -57,13 +59,14 @@ class Changes:
     def _on(self, site: StatementSite, node: ast.AST) -> _OnNode:
         return self._nodes.setdefault(id(node), _OnNode(site, node))
 
-    # --- the operations ------------------------------------------------------------------------------------------
+    # --- the operations ---
 
     def set(
         self, site: StatementSite, node: NamedValues, name: str, value: str, *, keep: bool = False
     ) -> None:
-        """A named value: replaced, or added at the end; with `keep` unless it is to be set already. A name of an import
-        has no value."""
+        """A named value: replaced, or added at the end; with `keep` unless it is to be set already.
+        A name of an import has no value.
+        """
         values = self._on(site, node).values
         values[name] = values.get(name, value) if keep else value
 
@@ -73,8 +76,9 @@ class Changes:
     def replace(
         self, site: StatementSite, node: ast.expr | ast.stmt | ast.keyword, text: str
     ) -> None:
-        """An expression becomes another, a keyword argument gets another name, and the statement at `site` becomes
-        those of `text`, or goes where there are none."""
+        """An expression becomes another, a keyword argument gets another name, and the statement at
+        `site` becomes those of `text`, or goes where there are none.
+        """
         self._on(site, node).text = text
 
     def call_to_assignment(self, site: StatementSite, target: str, callee: str) -> None:
@@ -102,7 +106,7 @@ class Changes:
         if line not in lines:
             lines.append(line)
 
-    # --- as text -------------------------------------------------------------------------------------------------
+    # --- as text ---
 
     def edits(self) -> dict[int, tuple[Source, list[Edit]]]:
         """Edits by source; `Refused` when one has no safe place."""
@@ -122,7 +126,7 @@ class Changes:
             )
         return spans
 
-    # --- on the tree ---------------------------------------------------------------------------------------------
+    # --- on the tree ---
 
     def apply(self) -> None:
         """Change the old tree in place. It is of no other use afterwards."""

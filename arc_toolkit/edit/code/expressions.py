@@ -1,4 +1,6 @@
-"""Expressions: the dotted name that one is, a short text for messages, and the calls inside of a statement."""
+"""Expressions: the dotted name that one is, a short text for messages, and the calls inside of a
+statement.
+"""
 
 from __future__ import annotations
 
@@ -94,7 +96,9 @@ def calls_in(node: ast.AST) -> Iterator[ast.Call]:
 
 
 def parts_of(stmt: ast.stmt) -> Iterator[ast.expr]:
-    """Every expression of a statement, outer ones first, without the bodies of compound statements and functions."""
+    """Every expression of a statement, outer ones first, without the bodies of compound statements
+    and functions.
+    """
     level: list[ast.AST] = [stmt]
     while level:
         below: list[ast.AST] = []

@@ -1,4 +1,6 @@
-"""Imports that new code needs: the local name of what is imported already, or one more import beside its neighbours."""
+"""Imports that new code needs: the local name of what is imported already, or one more import
+beside its neighbours.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,8 @@ class NeededImports:
     def __init__(self, changes: Changes, top: Scope) -> None:
         self._changes = changes
         self._top = top
-        # Scope and name -> the local name, and the statement that imports it, or that this run adds it to or behind; of
-        # a new first statement, its source.
+        # Scope and name -> the local name, and the statement that imports it, or that this run adds
+        # it to or behind; of a new first statement, its source.
         self._names: dict[tuple[int, str], tuple[str, Statement | Source] | None] = {}
 
     def local_name(
@@ -32,10 +34,11 @@ class NeededImports:
         is_near: Callable[[str], bool],
         is_taken: bool,
     ) -> str:
-        """The local name of `module.name` at a statement, imported where it has to be; `Refused` when it cannot.
+        """The local name of `module.name` at a statement, imported where it has to be; `Refused`
+        when it cannot.
 
-        `is_it` knows its import paths, `is_near` the modules beside whose imports a new one goes, and `is_taken` says
-        whether the name means something else there.
+        `is_it` knows its import paths, `is_near` the modules beside whose imports a new one goes,
+        and `is_taken` says whether the name means something else there.
         """
         for scope in outward(statement.scope):
             key = id(scope), name

@@ -1,7 +1,8 @@
-"""Where new text goes so that it looks as if the author had written it. Text spans only: no planning, no proof.
+"""Where new text goes so that it looks as if the author had written it. Text spans only: no
+planning, no proof.
 
-Every function takes a `Source` and `ast` nodes of it and gives `Edit`s of its characters. What would be ugly or
-wrong (two statements on one line, say) raises `Refused`.
+Every function takes a `Source` and `ast` nodes of it and gives `Edit`s of its characters. What
+would be ugly or wrong (two statements on one line, say) raises `Refused`.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ def before_statement(source: Source, stmt: ast.stmt, lines: Sequence[str]) -> Ed
 
 
 def replace_statement(source: Source, stmt: ast.stmt, text: str) -> Edit:
-    """Other statements in place of one; without any, its lines go with it. A comment after it stays."""
+    """Other statements in place of one; without any, its lines go with it. A comment after it
+    stays.
+    """
     start, end = source.start(stmt), source.end(stmt)
     stop = source.line_end(end)
     after = source.text[end:stop].lstrip()
@@ -75,7 +78,8 @@ def replace_statement(source: Source, stmt: ast.stmt, text: str) -> Edit:
 def append(
     source: Source, last: tuple[int, int] | None, close: int, items: Sequence[str]
 ) -> list[Edit]:
-    """More items in a bracketed list whose last item spans `last` and whose closing bracket is at `close`.
+    """More items in a bracketed list whose last item spans `last` and whose closing bracket is at
+    `close`.
 
     Items that are on lines of their own are followed by such items; a trailing comma stays.
     """
@@ -196,7 +200,9 @@ def _own_lines(source: Source, call: ast.Call, node: ast.keyword) -> Edit | None
 
 
 def _tail(text: str, end: int, limit: int) -> tuple[int, int | None]:
-    """The true end of an item (brackets around it are not part of its node), and the comma after it."""
+    """The true end of an item (brackets around it are not part of its node), and the comma after
+    it.
+    """
     index, comma = end, None
     while index < limit:
         char = text[index]

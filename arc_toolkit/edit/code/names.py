@@ -1,7 +1,9 @@
-"""Which name means what, per scope: imports, assignments, functions, and the statements that set attributes.
+"""Which name means what, per scope: imports, assignments, functions, and the statements that set
+attributes.
 
-`ScopeReader` reads the scopes in one walk over the statements, and looks at expressions only where they are the value
-of one: it costs a small part of parsing. What a name *means* for an SDK is for its package to decide.
+`ScopeReader` reads the scopes in one walk over the statements, and looks at expressions only where
+they are the value of one: it costs a small part of parsing. What a name *means* for an SDK is for
+its package to decide.
 """
 
 from __future__ import annotations
@@ -64,7 +66,9 @@ class Statement(StatementSite):
 
 @dataclass(eq=False, slots=True)
 class Binding:
-    """One way a name gets its value. `value` is an expression, a function, an import path, or None: not known."""
+    """One way a name gets its value. `value` is an expression, a function, an import path, or None:
+    not known.
+    """
 
     name: str
     statement: Statement
@@ -74,9 +78,11 @@ class Binding:
 
 @dataclass(eq=False, slots=True)
 class Use:
-    """A statement about a name: `name.a.b = value`, `name.a["k"] = value`, `name.a.b(...)`, or `call(name)`.
+    """A statement about a name: `name.a.b = value`, `name.a["k"] = value`, `name.a.b(...)`, or
+    `call(name)`.
 
-    `path` is ("a", "b"), with ("a", "[k]") for a literal subscript; an argument has the callee's last word.
+    `path` is ("a", "b"), with ("a", "[k]") for a literal subscript; an argument has the callee's
+    last word.
     """
 
     how: Literal["assign", "call", "argument"]
@@ -113,7 +119,9 @@ class CodeScopes:
         return self.scopes[0]
 
     def close(self) -> None:
-        """Free the trees now: scopes and their statements know each other, so only the collector would."""
+        """Free the trees now: scopes and their statements know each other, so only the collector
+        would.
+        """
         for scope in self.scopes:
             scope.bindings.clear()
             scope.uses.clear()
@@ -123,7 +131,9 @@ class CodeScopes:
 def find_bindings(
     name: str, statement: Statement, is_known: Callable[[str], bool]
 ) -> list[Binding]:
-    """What may have bound a name, seen from a place; `is_known` says whether `from module import *` brought it."""
+    """What may have bound a name, seen from a place; `is_known` says whether `from module import *`
+    brought it.
+    """
     scope: Scope | None = statement.scope
     while scope is not None:
         if bindings := scope.bindings.get(name):
@@ -166,7 +176,7 @@ def is_before(first: Statement, second: Statement) -> bool:
     return True
 
 
-# --- reading ---------------------------------------------------------------------------------------------
+# --- reading ---
 
 # The parts of compound statements that hold statements, and what blocks they are.
 _LOOP: tuple[tuple[str, BlockKind], ...] = (("body", "loop"), ("orelse", "plain"))
@@ -181,7 +191,8 @@ _BLOCKS: dict[type[ast.stmt], tuple[tuple[str, BlockKind], ...]] = {
     **dict.fromkeys((ast.Try, ast.TryStar), _TRY),
     ast.Match: (("cases", "if"),),
 }
-# Statements whose own expressions may make a step, and the places that a parameter or import can go beside.
+# Statements whose own expressions may make a step, and the places that a parameter or import can go
+# beside.
 _LISTED = {
     *(ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return, ast.ImportFrom),
     *(ast.FunctionDef, ast.AsyncFunctionDef),
@@ -190,7 +201,9 @@ _LISTED = {
 
 
 class ScopeReader:
-    """Walks the sources of `code` as one module: its top first, so that it can be looked at, then its functions."""
+    """Walks the sources of `code` as one module: its top first, so that it can be looked at, then
+    its functions.
+    """
 
     def __init__(self, code: CodeScopes) -> None:
         self.code = code
@@ -202,8 +215,10 @@ class ScopeReader:
             self.walk(source.body, top, block, source)
 
     def finish(self, words: Sequence[str] | None = None, names: Collection[str] = ()) -> None:
-        """Walk the functions that have one of the words or names (None: all), after the scopes around them, since they
-        see their last bindings. A function around another has its words too."""
+        """Walk the functions that have one of the words or names (None: all), after the scopes
+        around them, since they see their last bindings. A function around another has its words
+        too.
+        """
         lines = {id(source): source.lines_with(words or (), names) for source in self.code.sources}
         while self.later:
             function, inner, source = self.later.pop(0)
@@ -239,7 +254,7 @@ class ScopeReader:
             ):
                 self.walk(inner, statement.scope, Block(kind, statement.block), statement.source)
 
-    # --- what a statement itself binds, sets or calls ------------------------------------------------------------
+    # --- what a statement itself binds, sets or calls ---
 
     def _expression(self, stmt: ast.Expr, statement: Statement) -> None:
         if isinstance(call := stmt.value, ast.Call):
@@ -321,7 +336,9 @@ _READERS: dict[type[ast.stmt], Callable[[ScopeReader, Any, Statement], None]] = 
 
 
 def _assign(target: ast.expr, value: ast.expr, statement: Statement) -> None:
-    """What one target of an assignment becomes; of several on both sides (`a, b = f(), g()`) each its own."""
+    """What one target of an assignment becomes; of several on both sides (`a, b = f(), g()`) each
+    its own.
+    """
     match target, value:
         case ast.Name(), _:
             _bind(statement.scope, target.id, statement, value)

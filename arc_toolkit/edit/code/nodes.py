@@ -1,11 +1,13 @@
-"""Python code as the nodes that YAML is read into, for rules and editors that need not know the language.
+"""Python code as the nodes that YAML is read into, for rules and editors that need not know the
+language.
 
-`ValueReader` reads displays, calls of known classes and values into nodes, also through names that are bound once;
-anything else is an `OpaqueNode` with the reason. `tree` makes one mapping of values by their paths.
-Every node that was read from code knows its place, and those of values the expression that they come from.
+`ValueReader` reads displays, calls of known classes and values into nodes, also through names that
+are bound once; anything else is an `OpaqueNode` with the reason. `tree` makes one mapping of values
+by their paths. Every node that was read from code knows its place, and those of values the
+expression that they come from.
 
-    job = {"spec": {"replicas": COUNT}}     a mapping with a mapping, and the scalar 3 whose origin is COUNT = 3
-    job = {"spec": make_spec()}             a mapping with an OpaqueNode: "comes from make_spec(), which is not ..."
+    job = {"spec": {"replicas": COUNT}}     mappings, and the scalar 3 whose origin is `COUNT = 3`
+    job = {"spec": make_spec()}             a mapping with an OpaqueNode: "comes from make_spec(), ..."
 """
 
 from __future__ import annotations
@@ -39,12 +41,15 @@ from arc_toolkit.edit.yaml.nodes import (
 _CHANGING_METHODS = frozenset(
     ("append", "extend", "insert", "update", "setdefault", "pop", "clear", "remove", "popitem")
 )
-# The fields of a call of a known class, by the names that they have in a manifest; None for any other call.
+# The fields of a call of a known class, by the names that they have in a manifest; None for any
+# other call.
 ReadCall = Callable[[ast.Call, Statement], "list[tuple[str, ast.expr]] | None"]
 
 
 class CodeMark(yaml.Mark):
-    """A place in code: line and column of the file, and the line of its source, which may be a notebook cell."""
+    """A place in code: line and column of the file, and the line of its source, which may be a
+    notebook cell.
+    """
 
     def __init__(self, source: Source, node: ast.expr | ast.stmt | ast.keyword) -> None:
         line = source.file_line(node.lineno) - 1
@@ -63,7 +68,9 @@ class CodeOrigin:
 
 
 class OpaqueNode(yaml.Node):
-    """An expression whose value is not known before it runs. Its tag is none of YAML, and its value is its text."""
+    """An expression whose value is not known before it runs. Its tag is none of YAML, and its value
+    is its text.
+    """
 
     id = "opaque"
 
@@ -91,7 +98,9 @@ def scalar(value: str | float | None, mark: yaml.Mark) -> yaml.ScalarNode:
 
 
 def tree(fields: Mapping[tuple[str, ...], YamlNode], at: YamlNode) -> yaml.MappingNode:
-    """Values by their paths as one mapping: {("resources", "instance_type"): x} is `resources: {instance_type: x}`."""
+    """Values by their paths as one mapping: {("resources", "instance_type"): x} is `resources:
+    {instance_type: x}`.
+    """
     root = yaml.MappingNode(MAP, [], at.start_mark, at.start_mark)
     inner: dict[tuple[str, ...], yaml.MappingNode] = {(): root}
     for path, value in fields.items():
@@ -112,7 +121,8 @@ def _append(mapping: yaml.MappingNode, key: str, value: YamlNode, at: YamlNode) 
 class ValueReader(Evaluator):
     """Reads the nodes of one module.
 
-    `matters` says of the parts of a place, such as ("job", "spec", "template"), whether a change there matters.
+    `matters` says of the parts of a place, such as ("job", "spec", "template"), whether a change
+    there matters.
     """
 
     def __init__(

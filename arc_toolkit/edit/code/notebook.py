@@ -1,7 +1,8 @@
-"""Jupyter notebooks: code cells as Python sources, edits of them as edits of the JSON strings of their lines, proof.
+"""Jupyter notebooks: code cells as Python sources, edits of them as edits of the JSON strings of
+their lines, proof.
 
-The JSON around the changed lines stays byte for byte, outputs included. Lines for IPython (`%magic`, `!shell`,
-`name?`) are masked for parsing and kept in the file.
+The JSON around the changed lines stays byte for byte, outputs included. Lines for IPython
+(`%magic`, `!shell`, `name?`) are masked for parsing and kept in the file.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _WRITTEN = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\.|[^\\]"
 )
 
-# --- IPython -----------------------------------------------------------------------------------------------------
+# --- IPython ---
 
 # Cell magics whose body is Python of this notebook; any other body is something else.
 _PYTHON_MAGICS = frozenset({"time", "timeit", "capture", "prun", "memit", "mprun", "notify"})
@@ -68,7 +69,7 @@ def mask(text: str) -> str:
     return "".join(masked)
 
 
-# --- cells and where their text is written -----------------------------------------------------------------------
+# --- cells and where their text is written ---
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,9 @@ class JsonString:
 
 @dataclass(frozen=True)
 class Cell:
-    """A code cell: its number (from 1, all cells counted) and its source, a list of lines or one string."""
+    """A code cell: its number (from 1, all cells counted) and its source, a list of lines or one
+    string.
+    """
 
     number: int
     literals: tuple[JsonString, ...]
@@ -125,7 +128,8 @@ def read_cells(text: str) -> list[Cell]:
     if not isinstance(notebook, dict) or not isinstance(notebook.get("cells"), list):
         raise Unreadable("a notebook without cells")
     cells = []
-    # The JSON is valid from here on; what remains is to find where the source of each code cell is written.
+    # The JSON is valid from here on; what remains is to find where the source of each code cell is
+    # written.
     start = _members(text, _skip(text, 0))["cells"][0]
     for number, (content, (first, _)) in enumerate(
         zip(notebook["cells"], _items(text, start), strict=True), 1
@@ -176,7 +180,7 @@ def _skip(text: str, position: int) -> int:
     return match.end() if match else position
 
 
-# --- writing -----------------------------------------------------------------------------------------------------
+# --- writing ---
 
 
 def splice(text: str, cell: Cell, edits: Sequence[Edit]) -> list[Edit]:
@@ -258,7 +262,7 @@ def _escaped(text: str) -> str:
     return json.dumps(text)[1:-1]
 
 
-# --- reading and changing ----------------------------------------------------------------------------------------
+# --- reading and changing ---
 
 
 def parse_cells(

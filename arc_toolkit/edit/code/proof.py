@@ -1,4 +1,6 @@
-"""The proof of a change: parse the new text, and compare it with the old tree as it should have become."""
+"""The proof of a change: parse the new text, and compare it with the old tree as it should have
+become.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ from arc_toolkit.edit.code.editor import Changes
 from arc_toolkit.edit.code.source import Source, parse
 from arc_toolkit.edit.files.edits import Edit, Refused, Unreadable, apply_edits
 
-# Not part of the meaning: Load/Store follows from the place, `kind` is the u of u"", comments are comments.
+# Not part of the meaning: Load/Store follows from the place, `kind` is the u of u"", comments are
+# comments.
 _IGNORED = frozenset({"ctx", "kind", "type_comment", "type_ignores"})
 _BODIES = ("body", "orelse", "finalbody", "handlers", "cases")
 
@@ -20,7 +23,8 @@ _BODIES = ("body", "orelse", "finalbody", "handlers", "cases")
 def prove(
     changes: Changes, sources: Sequence[Source], edits: Sequence[Sequence[Edit]]
 ) -> list[Source]:
-    """The sources with their edits made, for the next plan; `Refused` unless exactly the changes happen.
+    """The sources with their edits made, for the next plan; `Refused` unless exactly the changes
+    happen.
 
     The old trees are changed on the way and of no other use afterwards.
     """
@@ -63,7 +67,9 @@ _Texts = dict[ast.AST, tuple[int, int, str]]
 
 
 class _Spans:
-    """The lines in which something may happen, some of them inside of others; a file may have thousands."""
+    """The lines in which something may happen, some of them inside of others; a file may have
+    thousands.
+    """
 
     def __init__(self, spans: Sequence[tuple[int, int]]) -> None:
         ordered = sorted(spans)
@@ -138,7 +144,8 @@ def same(
 ) -> bool:
     """Whether two lists of nodes are the same but for positions.
 
-    `is_kept` knows statements with the same text, which are the same code: most of a file is not compared by nodes.
+    `is_kept` knows statements with the same text, which are the same code: most of a file is not
+    compared by nodes.
     """
     stack: list[tuple[object, object]] = [(list(old), list(new))]
     while stack:

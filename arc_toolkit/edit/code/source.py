@@ -1,7 +1,7 @@
 """Python text and its offsets: bytes to text and back, and `ast` positions to character offsets.
 
-`ast` counts columns in UTF-8 bytes and breaks lines only at LF, CR and CRLF; `str.splitlines` would also break at
-form feeds and other characters, so lines are found here.
+`ast` counts columns in UTF-8 bytes and breaks lines only at LF, CR and CRLF; `str.splitlines` would
+also break at form feeds and other characters, so lines are found here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ _LINE_END = re.compile(r"\r\n|\n|\r")
 # A string on one line; what begins after a letter is an apostrophe.
 _STRING = re.compile(r"""(?<![\w'"])[rbfuRBFU]{0,2}(["'])(?!\1)(?:[^"'\\\n]|\\.)*\1""")
 _NAME = re.compile(r"([^\W\d]\w*)\(?")
-# More names than this are found in one pass over the text, which costs as much as this many searches.
+# More names than this are found in one pass over the text, which costs as much as this many
+# searches.
 _FEW_NAMES = 100
 _BOM = b"\xef\xbb\xbf"
 
@@ -43,7 +44,9 @@ _PYTHON_2_LINE = re.compile(
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without warnings about invalid escapes in other people's strings, and without the collector of cycles."""
+    """Without warnings about invalid escapes in other people's strings, and without the collector
+    of cycles.
+    """
     with collector_paused(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -102,7 +105,8 @@ def parse(text: str) -> list[ast.stmt]:
 class Source:
     """One text (a file, a changed part of it, or a notebook cell) and its statements.
 
-    `label`, `file_lines` and `in_file` serve findings only: `cell 3`, the line of the notebook file for each line here.
+    `label`, `file_lines` and `in_file` serve findings only: `cell 3`, the line of the notebook file
+    for each line here.
     """
 
     text: str
@@ -133,7 +137,9 @@ class Source:
 
     @cached_property
     def quote(self) -> str:
-        """The quotes of most strings in the file; double ones unless there are clearly more single ones."""
+        """The quotes of most strings in the file; double ones unless there are clearly more single
+        ones.
+        """
         kinds = Counter(match[1] for match in _STRING.finditer(self.around or self.text))
         return "'" if kinds["'"] > kinds['"'] + 1 else '"'
 
@@ -161,7 +167,9 @@ class Source:
         return self.text[self.start(node) : self.end(node)]
 
     def lines_with(self, words: Iterable[str], names: Collection[str] = ()) -> list[int]:
-        """The lines (from 1) that hold one of the words, or one of the names (`name` or `name(`), in order."""
+        """The lines (from 1) that hold one of the words, or one of the names (`name` or `name(`),
+        in order.
+        """
         if len(names) <= _FEW_NAMES:
             words = (*words, *names)
             names = ()

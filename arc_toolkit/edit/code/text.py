@@ -1,4 +1,6 @@
-"""New Python expressions as text: on one line where they fit, else one item a line, as formatters write them."""
+"""New Python expressions as text: on one line where they fit, else one item a line, as formatters
+write them.
+"""
 
 from __future__ import annotations
 

@@ -1,31 +1,36 @@
 """The value of a Python expression, without running it: the only evaluator of code in this package.
 
-An `Evaluator` answers for one module. `value` returns plain Python data (text, numbers, None, lists, tuples,
-dictionaries, `PurePath`) or raises `OpaqueValue` with the reason: equal to what Python computes, or opaque.
+An `Evaluator` answers for one module. `value` returns plain Python data (text, numbers, None,
+lists, tuples, dictionaries, `PurePath`) or raises `OpaqueValue` with the reason: equal to what
+Python computes, or opaque.
 
     HERE = os.path.dirname(__file__)
     NAMES = ["train", "score"]
     NAMES.append("%s-%d" % ("eval", 2))
     load(source=os.path.join(HERE, "jobs", f"{NAMES[0]}.yml"))
 
-    values.value(<the source argument>, statement)     "/repo/jobs/train.yml", for the module /repo/run.py
-    values.value(<NAMES>, statement)                   ["train", "score", "eval-2"]
-    values.value(<input()>, statement)                 OpaqueValue("it is input()")
+    values.value(<the source argument>, statement)   "/repo/jobs/train.yml", if this is /repo/run.py
+    values.value(<NAMES>, statement)                 ["train", "score", "eval-2"]
+    values.value(<input()>, statement)               OpaqueValue("it is input()")
 
-Names: a name has a value if all the bindings that may hold at the statement agree. Lists and dictionaries have what
-`append`, `extend`, `update` and `name["key"] = value` add before the statement; any other change makes them opaque.
-`self.name` and `Class.name` are followed if the class sets them once. The working directory is `.`, and a path that
-is made absolute stays relative to it, because only the file that it leads to matters.
+Names: a name has a value if all the bindings that may hold at the statement agree. Lists and
+dictionaries have what `append`, `extend`, `update` and `name["key"] = value` add before the
+statement; any other change makes them opaque. `self.name` and `Class.name` are followed if the
+class sets them once. The working directory is `.`, and a path that is made absolute stays relative
+to it, because only the file that it leads to matters.
 
-Limits: files are other people's, so each operation is checked before it is computed. Depth and steps are counted;
-text above 100 kB, sequences above 10,000 items, and numbers above 10**18 are opaque, and so is everything once a
-module has made values of 10 million characters and items.
+Limits: files are other people's, so each operation is checked before it is computed. Depth and
+steps are counted; text above 100 kB, sequences above 10,000 items, and numbers above 10**18 are
+opaque, and so is everything once a module has made values of 10 million characters and items.
 
-    "%1500000000s.yml" % "a"   "a" * 3000000000   "{:>999999999}".format(1)   range(10**12)   10**10**10
-    ",".join(["a" * 90000] * 9000)                     all opaque, none of them computed
+    "%1500000000s.yml" % "a"    "a" * 3000000000    "{:>999999999}".format(1)
+    range(10**12)    10**10**10    ",".join(["a" * 90000] * 9000)
 
-A package adds what it knows by overriding `bindings`, `imported`, `call`, `attribute` and `operand`. A call of a class
-that a package knows is not a value: `follow` leads from a name to the call, and `call_arguments` reads its arguments.
+are all opaque, and none of them is computed.
+
+A package adds what it knows by overriding `bindings`, `imported`, `call`, `attribute` and
+`operand`. A call of a class that a package knows is not a value: `follow` leads from a name to the
+call, and `call_arguments` reads its arguments.
 
 `edit/code/nodes.py` shows the same code as the nodes that YAML is read into, for those who edit it.
 """
@@ -108,7 +113,8 @@ class Effort:
 class Evaluator:
     """Values and names of one module.
 
-    `file` is what `__file__` is. `is_known` says of a dotted path whether `from module import *` brings it.
+    `file` is what `__file__` is. `is_known` says of a dotted path whether `from module import *`
+    brings it.
     """
 
     def __init__(
@@ -125,10 +131,12 @@ class Evaluator:
         self.placeholder: str | None = None
         self._arguments: Mapping[tuple[int, str], Bound] = {}
 
-    # --- what a package adds ---------------------------------------------------------------------------------------
+    # --- what a package adds ---
 
     def bindings(self, name: str, statement: Statement) -> list[Binding]:
-        """The binding of a name that holds at a statement, or all that may hold where that is not certain."""
+        """The binding of a name that holds at a statement, or all that may hold where that is not
+        certain.
+        """
         bindings = find_bindings(name, statement, self.is_known)
         certain = certain_binding(bindings, statement)
         return bindings if certain is None else [certain]
@@ -149,7 +157,7 @@ class Evaluator:
         """What a value is as a part of another one."""
         return value
 
-    # --- names -----------------------------------------------------------------------------------------------------
+    # --- names ---
 
     @cached_property
     def scopes(self) -> dict[int, Scope]:
@@ -174,7 +182,9 @@ class Evaluator:
         return None
 
     def follow(self, node: ast.expr, statement: Statement) -> Bound:
-        """The expression at the end of a chain of names: `JOB = spec; spec = Job(...)` leads from JOB to the call."""
+        """The expression at the end of a chain of names: `JOB = spec; spec = Job(...)` leads from
+        JOB to the call.
+        """
         for _ in range(MAX_DEPTH):
             bound = self.bound_expression(node, statement) if isinstance(node, ast.Name) else None
             if bound is None:
@@ -222,7 +232,9 @@ class Evaluator:
         return ".".join((paths[0], *parts[1]))
 
     def _public_path(self, node: ast.expr, statement: Statement) -> str:
-        """The path of a function or constant: `os.path.join`, or `str` if nothing here binds that name."""
+        """The path of a function or constant: `os.path.join`, or `str` if nothing here binds that
+        name.
+        """
         parts = chain(node)
         if parts is not None and not self.bindings(parts[0], statement):
             return ".".join((parts[0], *parts[1]))
@@ -238,18 +250,22 @@ class Evaluator:
                 yield use
 
     def with_arguments(self, function: Scope, arguments: Mapping[str, Bound]) -> Self:
-        """The same evaluator, inside of a call of a function: its parameters are what the call passes."""
+        """The same evaluator, inside of a call of a function: its parameters are what the call
+        passes.
+        """
         inside = copy.copy(self)
         inside._arguments = {(id(function), name): bound for name, bound in arguments.items()}
         return inside
 
     def with_placeholder(self, placeholder: str) -> Self:
-        """The same evaluator, which reads a text although operands in it are opaque: they are the placeholder."""
+        """The same evaluator, which reads a text although operands in it are opaque: they are the
+        placeholder.
+        """
         lenient = copy.copy(self)
         lenient.placeholder = placeholder
         return lenient
 
-    # --- values ----------------------------------------------------------------------------------------------------
+    # --- values ---
 
     def text(self, node: ast.expr, statement: Statement) -> str | None:
         """The value of an expression that is text or a path."""
@@ -322,7 +338,7 @@ class Evaluator:
                 raise OpaqueValue(f"it has more than {MAX_ITEMS:,} items")
         return values
 
-    # --- values of names -------------------------------------------------------------------------------------------
+    # --- values of names ---
 
     def _name(self, node: ast.Name, statement: Statement) -> Any:
         if (argument := self._arguments.get((id(statement.scope), node.id))) is not None:
@@ -416,7 +432,7 @@ class Evaluator:
                 return tuple(value) if node.attr == "parents" else value
         return self.attribute(node, statement)
 
-    # --- calls -----------------------------------------------------------------------------------------------------
+    # --- calls ---
 
     def _call(self, node: ast.Call, statement: Statement) -> Any:
         function = _FUNCTIONS.get(self._public_path(node.func, statement))
@@ -460,12 +476,16 @@ class Evaluator:
 
 
 def is_change(use: Use) -> bool:
-    """Whether a use may change a list or dictionary. Functions that it is passed to are trusted not to."""
+    """Whether a use may change a list or dictionary. Functions that it is passed to are trusted not
+    to.
+    """
     return use.how != "argument" and use.path[-1] not in _READING_METHODS
 
 
 def weight(value: Any) -> int:
-    """The characters and items of a value, counted up to `MAX_WEIGHT`; a list in it that is shared counts each time."""
+    """The characters and items of a value, counted up to `MAX_WEIGHT`; a list in it that is shared
+    counts each time.
+    """
     total, stack = 0, [value]
     while stack and total <= MAX_WEIGHT:
         item = stack.pop()
@@ -494,7 +514,8 @@ class CallArguments:
 def call_arguments(call: ast.Call, order: Sequence[str], statement: Statement) -> CallArguments:
     """The arguments of a call, positional ones by the order of the signature.
 
-    `Step("a", inputs=x, **more)` with the order ("name", "script") has name and inputs, and the rest `**more`.
+    `Step("a", inputs=x, **more)` with the order ("name", "script") has name and inputs, and the
+    rest `**more`.
     """
     values = {name: (node, statement) for name, node in zip(order, call.args, strict=False)}
     starred = [short(node) for node in call.args if isinstance(node, ast.Starred)]
@@ -510,10 +531,11 @@ def call_arguments(call: ast.Call, order: Sequence[str], statement: Statement) -
 def parameter_arguments(
     function: Scope, call: ast.Call, statement: Statement
 ) -> dict[str, Bound] | None:
-    """What a call passes to the parameters of a function, defaults included; None if that is not plain.
+    """What a call passes to the parameters of a function, defaults included; None if that is not
+    plain.
 
-    `load("train")` of `def load(name, folder="jobs"):` has name and folder. Parameters that the function binds again
-    are left out.
+    `load("train")` of `def load(name, folder="jobs"):` has name and folder. Parameters that the
+    function binds again are left out.
     """
     node = function.node
     if not isinstance(node, ast.FunctionDef) or function.statement is None:
@@ -540,7 +562,7 @@ def parameter_arguments(
     }
 
 
-# --- operations, each checked before it is computed ----------------------------------------------------------------
+# --- operations, each checked before it is computed ---
 
 _Number = int | float
 # Alignment, width and precision that cannot make a text long.
