@@ -93,15 +93,11 @@ class Workload:
     """One object of a known kind; `pod_specs` is empty if none is where it should be."""
 
     kind: WorkloadKind
-    api_version: str
     name: str
     namespace: str
     path: KeyPath
     node: YamlNode
     pod_specs: tuple[PodSpec, ...]
-    # Of an object inside another one, such as the trial of an experiment: the name of the outer
-    # kind.
-    inside: str = ""
 
     @property
     def shown(self) -> str:
@@ -178,45 +174,39 @@ def read_objects(source: YamlText) -> Iterator[Workload | UnknownObject]:
     """Every workload of a file, also those in lists and inside of other objects."""
     for number, document in enumerate(source.documents):
         if document is not None:
-            yield from _object(document, (number,), "")
+            yield from _read_object(document, (number,))
 
 
-def _object(node: YamlNode, path: KeyPath, inside: str) -> Iterator[Workload | UnknownObject]:
+def _read_object(node: YamlNode, path: KeyPath) -> Iterator[Workload | UnknownObject]:
     api_version, kind = text_of(get(node, "apiVersion")), text_of(get(node, "kind"))
     if api_version is None or kind is None:
         return
     if kind.endswith("List") and isinstance(items := get(node, "items"), yaml.SequenceNode):
         for index, item in enumerate(items.value):
-            yield from _object(item, (*path, "items", index), inside)
+            yield from _read_object(item, (*path, "items", index))
         return
     metadata = get(node, "metadata")
     name = text_of(get(metadata, "name")) or text_of(get(metadata, "generateName")) or ""
     row = workload_kind(api_version, kind)
     if row is None:
-        if (api_version, kind) not in WITHOUT_PODS and (
-            template := _hidden_template(node, path)
-        ) is not None:
-            yield UnknownObject(api_version, kind, name, node, template)
+        if (api_version, kind) not in WITHOUT_PODS:
+            template = _hidden_template(node, path)
+            if template is not None:
+                yield UnknownObject(api_version, kind, name, node, template)
         return
     namespace = text_of(get(metadata, "namespace")) or ""
-    specs = tuple(_pod_specs(row, node, path))
-    yield Workload(row, api_version, name, namespace, path, node, specs, inside)
+    yield Workload(row, name, namespace, path, node, tuple(_pod_specs(row, node, path)))
     for inner in row.objects:
         for place, child, _ in expand(node, inner):
-            yield from _object(child, (*path, *place), inside or kind)
+            yield from _read_object(child, (*path, *place))
 
 
 def _pod_specs(row: WorkloadKind, node: YamlNode, path: KeyPath) -> Iterator[PodSpec]:
     for entry in row.specs:
         places = list(expand(node, entry.path))
-        if (
-            not places
-            and entry.may_be_made
-            and isinstance(spec := get(node, "spec"), yaml.MappingNode)
-        ):
-            places = [
-                (entry.path, yaml.MappingNode(spec.tag, [], spec.start_mark, spec.end_mark), "")
-            ]
+        spec = get(node, "spec") if entry.may_be_made and not places else None
+        if isinstance(spec, yaml.MappingNode):
+            places = [(entry.path, mapping_node({}, spec.start_mark, spec.end_mark), "")]
         for place, child, passed in places:
             if isinstance(child, yaml.MappingNode):
                 role = (entry.role or passed or "pod").lower()
