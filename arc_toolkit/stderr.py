@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+
+# Reports a step of something long, as one line.
+Progress = Callable[[str], None]
 
 
 def say(text: str) -> None:

@@ -236,14 +236,25 @@ def import_cycles() -> list[set[str]]:
     return cycles
 
 
-def class_names() -> set[str]:
-    """The names that two classes share."""
+def type_names() -> set[str]:
+    """The names that two classes or type aliases share."""
     places = defaultdict(list)
     for module, tree in modules().items():
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):
                 places[node.name].append(module)
+        for statement in tree.body:
+            match statement:
+                case ast.Assign(targets=[ast.Name(id=name)], value=value) if is_alias(name, value):
+                    places[name].append(module)
     return {name for name, where in places.items() if len(where) > 1}
+
+
+def is_alias(name: str, value: ast.expr) -> bool:
+    """Whether a variable at the top of a module is a type: `Json = dict[str, Any]`, `YamlNode = yaml.Node`."""
+    word = name.lstrip("_")
+    is_type = isinstance(value, ast.Name | ast.Attribute | ast.Subscript | ast.BinOp)
+    return word[:1].isupper() and not word.isupper() and is_type
 
 
 def module_names() -> set[str]:
@@ -342,8 +353,17 @@ def test_only_the_command_line_prints() -> None:
     assert printing_modules() == set()
 
 
-def test_no_class_name_twice() -> None:
-    assert class_names() == set()
+def test_no_class_or_alias_has_the_name_of_another() -> None:
+    assert type_names() == set()
+
+
+@pytest.mark.parametrize(
+    "code", ["class Name: ...", "Name = dict[str, Any]", "Name = yaml.Node", "Name = int | None"]
+)
+def test_a_name_with_two_meanings_is_noticed(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
+    both = {"edit.a": ast.parse("class Name: ..."), "kube.b": ast.parse(code)}
+    monkeypatch.setattr(f"{__name__}.modules", lambda: both)
+    assert type_names() == {"Name"}
 
 
 def test_no_module_name_twice() -> None:

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from arc_toolkit.azure import extension
 from arc_toolkit.azure.scope import Cluster
 from arc_toolkit.azure.session import Session, error_text, explain_errors
 from arc_toolkit.errors import ArcError, missing_extra
+from arc_toolkit.stderr import Progress
 
 PROVIDER = "Microsoft.KubernetesConfiguration"
 PROVIDERS_API = "2021-04-01"
 # Cluster kind -> api-version of its own resource.
 CLUSTER_API = {"managedClusters": "2024-09-01", "connectedClusters": "2024-01-01"}
-
-Progress = Callable[[str], None]
 
 
 def provider_state(session: Session, subscription: str) -> str:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from arc_toolkit.azure import extension, operations, scheduler_config
-from arc_toolkit.azure.operations import Progress
 from arc_toolkit.azure.scope import Cluster, Resolver
 from arc_toolkit.azure.session import AzureUnavailable, Session
 from arc_toolkit.azure.workspace_computes import attached_computes, list_computes
@@ -19,6 +18,7 @@ from arc_toolkit.sizing.fits import Candidate
 from arc_toolkit.sizing.node_selection import DaemonSets, size_nodes
 from arc_toolkit.sizing.occupants import Occupant, occupants_by_node
 from arc_toolkit.sizing.schedulable import Assumptions
+from arc_toolkit.stderr import Progress
 
 if TYPE_CHECKING:
     from arc_toolkit.cluster.client import Client

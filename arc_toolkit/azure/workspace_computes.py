@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from arc_toolkit.azure.operations import Progress, wait
+from arc_toolkit.azure.operations import wait
 from arc_toolkit.azure.scope import Cluster, Workspace
 from arc_toolkit.azure.session import CLOUDS, Session, explain_errors, quiet_logs
 from arc_toolkit.errors import ArcError, missing_extra
 from arc_toolkit.kube.labels import is_namespace
+from arc_toolkit.stderr import Progress
 
 COMPUTES_API = "2024-10-01"
 _IDENTITY = re.compile(

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from arc_toolkit.cluster.client import Client, Conflict
 from arc_toolkit.cluster.failures import INSTANCE_TYPES
 from arc_toolkit.kube.instance_type_spec import API_VERSION, KIND
-from arc_toolkit.kube.raw import mapping
+from arc_toolkit.kube.raw import Json, mapping
 
 Action = Literal[
     "created",
@@ -31,8 +31,7 @@ Action = Literal[
     "unknown",
     "not sent",
 ]
-Object = dict[str, Any]
-KeyPath = tuple[str, ...]
+ObjectPath = tuple[str, ...]
 
 # What is left to do by hand: the type is not what this run generated.
 UNSOLVED: tuple[Action, ...] = ("conflict", "differs")
@@ -51,7 +50,7 @@ class ApplyResult:
     detail: str = ""
 
 
-def read(client: Client) -> dict[str, Object]:
+def read(client: Client) -> dict[str, Json]:
     """Every InstanceType of the cluster by name, whole objects."""
     types = {}
     for item in client.list(INSTANCE_TYPES):
@@ -67,8 +66,8 @@ def path_of(name: str) -> str:
 
 def apply(
     client: Client,
-    manifests: Iterable[Object],
-    present: Mapping[str, Object],
+    manifests: Iterable[Json],
+    present: Mapping[str, Json],
     *,
     force: bool = False,
     dry_run: bool = False,
@@ -95,7 +94,7 @@ def apply(
 
 
 def _apply(
-    client: Client, manifest: Object, before: Object | None, *, force: bool, dry_run: bool
+    client: Client, manifest: Json, before: Json | None, *, force: bool, dry_run: bool
 ) -> ApplyResult:
     name = manifest["metadata"]["name"]
     applied = client.apply(path_of(name), manifest, force=force, dry_run=dry_run)
@@ -121,13 +120,13 @@ def _apply(
 # --- what is there, against what was asked for ----------------------------------------------------
 
 
-def _leftovers(item: Object, manifest: Object) -> list[KeyPath]:
+def _leftovers(item: Json, manifest: Json) -> list[ObjectPath]:
     """Fields of the spec outside the manifest that a manager set (a default has none)."""
     requested, present = _leaves(manifest["spec"], ("spec",)), _leaves(item.get("spec"), ("spec",))
     return [path for path in present if path not in requested and _managers(item, path)]
 
 
-def _differences(item: Object, manifest: Object) -> list[str]:
+def _differences(item: Json, manifest: Json) -> list[str]:
     """Each field that is not as the manifest has it, in words."""
     present = _leaves(_content(item))
     differences = [
@@ -138,13 +137,13 @@ def _differences(item: Object, manifest: Object) -> list[str]:
     return differences + [_owner_text(item, path) for path in _leftovers(item, manifest)]
 
 
-def _owner_text(item: Object, path: KeyPath) -> str:
+def _owner_text(item: Json, path: ObjectPath) -> str:
     value = _leaves(item)[path]
     managers = ", ".join(_managers(item, path))
     return f"{_text(path)} = {value} is not generated and belongs to {managers}"
 
 
-def _managers(item: Object, path: KeyPath) -> list[str]:
+def _managers(item: Json, path: ObjectPath) -> list[str]:
     """Who set a field, by metadata.managedFields."""
     names = []
     for row in item["metadata"].get("managedFields") or ():
@@ -159,9 +158,9 @@ def _managers(item: Object, path: KeyPath) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _removal(item: Object, paths: Iterable[KeyPath]) -> Object:
+def _removal(item: Json, paths: Iterable[ObjectPath]) -> Json:
     """A merge patch that removes fields, if the object is still the one that was looked at."""
-    patch: Object = {"metadata": {"resourceVersion": item["metadata"]["resourceVersion"]}}
+    patch: Json = {"metadata": {"resourceVersion": item["metadata"]["resourceVersion"]}}
     for path in paths:
         inner = patch
         for key in path[:-1]:
@@ -170,7 +169,7 @@ def _removal(item: Object, paths: Iterable[KeyPath]) -> Object:
     return patch
 
 
-def _remove_fields(item: Object, paths: Iterable[KeyPath]) -> Object:
+def _remove_fields(item: Json, paths: Iterable[ObjectPath]) -> Json:
     import copy
 
     copied = copy.deepcopy(item)
@@ -182,13 +181,13 @@ def _remove_fields(item: Object, paths: Iterable[KeyPath]) -> Object:
     return copied
 
 
-def _content(item: Object) -> Object:
+def _content(item: Json) -> Json:
     metadata = item.get("metadata") or {}
     pairs = {key: metadata.get(key) or {} for key in ("labels", "annotations")}
     return {"spec": item.get("spec") or {}, "metadata": pairs}
 
 
-def _changes(old: Object, new: Object) -> str:
+def _changes(old: Json, new: Json) -> str:
     """`spec.resources.requests.memory 100Mi -> 90Mi, ...`"""
     before, after = _leaves(_content(old)), _leaves(_content(new))
     changed = [
@@ -199,11 +198,11 @@ def _changes(old: Object, new: Object) -> str:
     return ", ".join(changed)
 
 
-def _text(path: KeyPath) -> str:
+def _text(path: ObjectPath) -> str:
     return ".".join(path)
 
 
-def _leaves(value: Any, path: KeyPath = ()) -> dict[KeyPath, str]:
+def _leaves(value: Any, path: ObjectPath = ()) -> dict[ObjectPath, str]:
     """Every value that is not a map, by its path. Null is the same as absent."""
     if isinstance(value, dict):
         return {

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
 
 from arc_toolkit.cluster.client import FIELD_MANAGER, Client, Conflict
 from arc_toolkit.cluster.failures import Unreachable
@@ -19,12 +18,10 @@ from arc_toolkit.errors import ArcError
 from arc_toolkit.kube.instance_type_spec import selector_of
 from arc_toolkit.kube.labels import matches, some_names
 from arc_toolkit.kube.nodes import Node, UnusableNode
-from arc_toolkit.kube.raw import mapping
+from arc_toolkit.kube.raw import Json, mapping
 from arc_toolkit.sizing.instance_types import MANAGED_BY, PREFIX
 from arc_toolkit.sizing.node_group import NodeGroup
 from arc_toolkit.sizing.node_selection import Selection
-
-Object = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +50,8 @@ def seen_nodes(selection: Selection) -> list[SeenNode]:
 
 
 def outdated_types(
-    manifests: Sequence[Object], present: Mapping[str, Object], nodes: Sequence[SeenNode]
-) -> tuple[list[Object], list[tuple[Object, str]]]:
+    manifests: Sequence[Json], present: Mapping[str, Json], nodes: Sequence[SeenNode]
+) -> tuple[list[Json], list[tuple[Json, str]]]:
     """Types to prune, and types to keep with the reason. Ours are those with our label."""
     generated = {manifest["metadata"]["name"] for manifest in manifests}
     sources = sorted({_annotation(manifest, "source") for manifest in manifests})
@@ -75,10 +72,10 @@ def outdated_types(
 
 def apply_and_prune(
     client: Client,
-    manifests: Sequence[Object],
-    present: Mapping[str, Object],
-    old: Sequence[Object],
-    unchanged: Iterable[tuple[Object, str]] = (),
+    manifests: Sequence[Json],
+    present: Mapping[str, Json],
+    old: Sequence[Json],
+    unchanged: Iterable[tuple[Json, str]] = (),
     *,
     force: bool = False,
     dry_run: bool = False,
@@ -114,9 +111,7 @@ def apply_and_prune(
         raise failure
 
 
-def prune(
-    client: Client, items: Iterable[Object], *, dry_run: bool = False
-) -> Iterator[ApplyResult]:
+def prune(client: Client, items: Iterable[Json], *, dry_run: bool = False) -> Iterator[ApplyResult]:
     """Delete types, each only if it is still as it was read."""
     for item in items:
         name, version = item["metadata"]["name"], item["metadata"]["resourceVersion"]
@@ -129,7 +124,7 @@ def prune(
 
 
 def _why_not_replaced(
-    item: Object, nodes: Sequence[SeenNode], generated_sizes: set[str]
+    item: Json, nodes: Sequence[SeenNode], generated_sizes: set[str]
 ) -> str | None:
     """Why its nodes, as they are now, do not show that nobody needs the type; None if they do."""
     selected = [node for node in nodes if matches(selector_of(item), node.labels)]
@@ -155,7 +150,7 @@ def _why_not_replaced(
     return None
 
 
-def _gpus_missing(item: Object, nodes: Sequence[SeenNode]) -> str | None:
+def _gpus_missing(item: Json, nodes: Sequence[SeenNode]) -> str | None:
     """Why nodes that are not left out still speak for a device plugin that is down: those of a size
     that is not in the table, or that was divided in another way. Any other node with too few GPUs
     is left out.
@@ -174,7 +169,7 @@ def _gpus_missing(item: Object, nodes: Sequence[SeenNode]) -> str | None:
     return None
 
 
-def is_ours(item: Object) -> bool:
+def is_ours(item: Json) -> bool:
     metadata = item["metadata"]
     applied = [
         row for row in metadata.get("managedFields") or () if row.get("operation") == "Apply"
@@ -183,10 +178,10 @@ def is_ours(item: Object) -> bool:
     return ours and (metadata.get("labels") or {}).get(MANAGED_BY) == "arc-toolkit"
 
 
-def _sizes(item: Object) -> list[str]:
+def _sizes(item: Json) -> list[str]:
     """The VM sizes that it was made for; a merged type has several."""
     return [size for size in _annotation(item, "size").split(",") if size]
 
 
-def _annotation(item: Object, key: str) -> str:
+def _annotation(item: Json, key: str) -> str:
     return str((item["metadata"].get("annotations") or {}).get(PREFIX + key, ""))

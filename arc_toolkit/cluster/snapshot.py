@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from arc_toolkit.cluster.client import Client
@@ -14,13 +14,12 @@ from arc_toolkit.sizing.fits import Candidate
 from arc_toolkit.sizing.node_selection import DaemonSets, size_nodes
 from arc_toolkit.sizing.occupants import occupants_by_node
 from arc_toolkit.sizing.schedulable import Assumptions
+from arc_toolkit.stderr import Progress
 
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/pods"
 # Finished pods take nothing from a node; the server need not send them.
 UNFINISHED = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
-
-Progress = Callable[[str], None]
 
 
 def nodes(client: Client, progress: Progress) -> Iterator[dict[str, Any]]:

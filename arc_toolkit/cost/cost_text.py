@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 from arc_toolkit.checkpoints.interval import best_interval, daly_interval
@@ -13,10 +12,9 @@ from arc_toolkit.cost.mix import MixResult
 from arc_toolkit.cost.prices import Tier, money
 from arc_toolkit.cost.simulation import mean_of, quantile
 from arc_toolkit.cost.training_job import TrainingJob
-from arc_toolkit.output.table import table
+from arc_toolkit.output.table import Style, table
 from arc_toolkit.text import plural
 
-Style = Callable[..., str]
 BAR = 32
 SHARES = (0.05, 0.25, 0.5, 0.75, 0.95)
 

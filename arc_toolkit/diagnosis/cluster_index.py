@@ -18,9 +18,7 @@ from arc_toolkit.diagnosis.model import ClusterFacts
 from arc_toolkit.diagnosis.pod_states import ClusterEvent, PodState, read_pod
 from arc_toolkit.kube.nodes import Node, read_node
 from arc_toolkit.kube.quantities import GPU_RESOURCES
-from arc_toolkit.kube.raw import mapping, rows, text
-
-Json = dict[str, Any]
+from arc_toolkit.kube.raw import Json, mapping, rows, text
 
 LAST_TIMES = ("lastTimestamp", "deprecatedLastTimestamp", "eventTime", "firstTimestamp")
 FIRST_TIMES = ("firstTimestamp", "deprecatedFirstTimestamp", "eventTime")

@@ -6,7 +6,7 @@ This is the edge of the package: everything below it in the import order is pure
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -28,6 +28,7 @@ from arc_toolkit.diagnosis.sources.inventory import Inventory, add, add_remote
 from arc_toolkit.diagnosis.unpack import TooLarge, error_reason, read_input, read_whole
 from arc_toolkit.errors import ArcError
 from arc_toolkit.output.redaction import show_source
+from arc_toolkit.stderr import Progress
 from arc_toolkit.text import plural
 
 if TYPE_CHECKING:
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
 
 BATCH = 100
 PARALLEL_FROM = 2000  # files; with fewer, starting processes costs more than it saves
-
-Progress = Callable[[str], None]
 
 
 def read_logs(

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 from arc_toolkit.diagnosis import times, trim
 from arc_toolkit.diagnosis.allowed_text import allowed_reason, allowed_text
@@ -23,6 +23,7 @@ from arc_toolkit.diagnosis.model import ClusterFacts, RecordingGap
 from arc_toolkit.diagnosis.signals import is_bad
 from arc_toolkit.errors import ArcError
 from arc_toolkit.file_io import reason
+from arc_toolkit.kube.raw import Json
 
 if TYPE_CHECKING:
     import sqlite3
@@ -98,8 +99,6 @@ def check_version(database: sqlite3.Connection, path: str) -> None:
 def version_of(database: sqlite3.Connection) -> int:
     return int(database.execute("PRAGMA user_version").fetchone()[0])
 
-
-Json = dict[str, Any]
 
 SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;

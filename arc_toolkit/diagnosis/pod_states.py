@@ -14,10 +14,8 @@ from arc_toolkit.diagnosis.identities import rank_of
 from arc_toolkit.diagnosis.times import LOOK_BACK_SECONDS
 from arc_toolkit.kube.pods import RUN_ID_LABEL, Pod
 from arc_toolkit.kube.quantities import QuantityError, bytes_offered
-from arc_toolkit.kube.raw import mapping, rows, text
+from arc_toolkit.kube.raw import Json, mapping, rows, text
 from arc_toolkit.kube.taints import SPOT_KEY
-
-Json = dict[str, Any]
 
 GANG_LABEL = "volcano.sh/job-name"
 POD_GROUP_ANNOTATION = "scheduling.k8s.io/group-name"

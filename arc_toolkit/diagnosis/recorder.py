@@ -17,14 +17,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Protocol
+from typing import Protocol
 
 from arc_toolkit.diagnosis import trim
 from arc_toolkit.diagnosis.history import History, RecordedChange
 from arc_toolkit.diagnosis.model import ClusterFacts
 from arc_toolkit.kube.pods import RUN_ID_LABEL
-
-Json = dict[str, Any]
+from arc_toolkit.kube.raw import Json
 
 BATCH_SECONDS = 0.5  # changes seen within this time are one transaction
 EXPIRE_EVERY_SECONDS = 3600

@@ -25,7 +25,7 @@ from arc_toolkit.diagnosis.model import (
 from arc_toolkit.diagnosis.report import NAMED_LEVELS, attempts_by_job, is_troubled, levels
 from arc_toolkit.diagnosis.signals import KINDS
 from arc_toolkit.diagnosis.suggestions import anti_affinity
-from arc_toolkit.output.table import table
+from arc_toolkit.output.table import Style, table
 from arc_toolkit.text import plural, printable
 
 JOB_COLUMNS = ["Job", "Attempts", "Ended", "Nodes", "Cause", "Since (UTC)"]
@@ -269,7 +269,6 @@ def restart_row(restart: Restart, name: str, arrow: str) -> list[str]:
 
 MOST_ROWS = 50
 MOST_OTHER_NODES = 10
-Style = Callable[..., str]
 
 _COLORS: dict[Level | RunOutcome, tuple[str, ...]] = {
     Level.BAD: ("red", "bold"),

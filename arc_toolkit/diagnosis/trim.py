@@ -15,11 +15,9 @@ from arc_toolkit.diagnosis.allowed_text import allowed_reason, allowed_text
 from arc_toolkit.diagnosis.identities import parent_of_pod
 from arc_toolkit.kube.nodes import POOL_LABELS, SIZE_LABELS
 from arc_toolkit.kube.pods import RUN_ID_LABEL
-from arc_toolkit.kube.raw import mapping, rows
+from arc_toolkit.kube.raw import Json, mapping, rows
 from arc_toolkit.kube.taints import SPOT_KEY
 from arc_toolkit.output.redaction import redact
-
-Json = dict[str, Any]
 
 VOLCANO_JOBS = "batch.volcano.sh/v1alpha1"
 POD_GROUPS = "scheduling.volcano.sh/v1beta1"

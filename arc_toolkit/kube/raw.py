@@ -7,6 +7,8 @@ from typing import Any
 
 from arc_toolkit.errors import ArcError
 
+# An object of JSON.
+Json = dict[str, Any]
 # Kind -> what `kubectl get` needs to list all of them.
 _ALL = {"Node": "", "Pod": "-A "}
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from functools import lru_cache
@@ -20,11 +20,11 @@ from arc_toolkit.edit.files.line_map import LineMap, line_starts
 from arc_toolkit.errors import FOUND, OK, USAGE
 from arc_toolkit.findings import FileResult, Finding, Rule
 from arc_toolkit.output.json_document import document
+from arc_toolkit.output.table import Style
 from arc_toolkit.text import plural, printable
 
 Format = Literal["text", "json", "sarif", "github"]
 NewFiles = Sequence[tuple[str, bytes]]
-Style = Callable[..., str]
 
 _COLORS = {"error": "red", "warning": "yellow", "note": "blue"}
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+# Colours a text: `style(text, "red")`, or gives it back as it is.
+Style = Callable[..., str]
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 

@@ -19,8 +19,8 @@ from arc_toolkit.kube.quantities import MI, cpu_text, memory_text
 from arc_toolkit.sizing.schedulable import Schedulable
 from arc_toolkit.sizing.shares import Amounts, Share, shortfall
 
-State = Literal["fits", "does not fit", "fits less often", "no node", "not valid"]
-DRIFTED: tuple[State, ...] = ("does not fit", "fits less often", "not valid")
+FitState = Literal["fits", "does not fit", "fits less often", "no node", "not valid"]
+DRIFTED: tuple[FitState, ...] = ("does not fit", "fits less often", "not valid")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Fit:
     """
 
     name: str
-    state: State
+    state: FitState
     reason: str = ""
     spec: InstanceTypeSpec | None = None
     expected_per_node: int = 1

@@ -14,7 +14,7 @@ import yaml
 
 from arc_toolkit.edit.files.edits import Unreadable
 from arc_toolkit.edit.files.ignores import Ignores, find_ignores
-from arc_toolkit.edit.yaml.nodes import MERGE, compose, get, pairs
+from arc_toolkit.edit.yaml.nodes import MERGE, KeyPath, compose, get, pairs
 from arc_toolkit.errors import ArcError
 from arc_toolkit.findings import FileResult, Finding, Rule
 from arc_toolkit.ignore_rules import IGNORE_RULES, ignore_problems
@@ -48,9 +48,6 @@ RULES: dict[str, Rule] = IGNORE_RULES | {
         *(Rule(PREFIX + name, "warning", command="validate") for name in _WARNINGS),
     )
 }
-
-
-KeyPath = tuple[str | int, ...]
 
 
 class _Unquoted(str):

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from arc_toolkit.kube.quantities import KI, MI, cpu_text, devices_text, memory_text
 from arc_toolkit.output.json_document import document
-from arc_toolkit.output.table import table
+from arc_toolkit.output.table import Style, table
 from arc_toolkit.sizing.fits import Fit
 from arc_toolkit.sizing.instance_types import InstanceType
 from arc_toolkit.sizing.schedulable import LineKind, Schedulable, WaterfallLine
 from arc_toolkit.sizing.shares import Share
 
-Style = Callable[..., str]
 BAR = 32
 
 

@@ -8,7 +8,7 @@ from arc_toolkit.azure.preflight import CheckState
 from arc_toolkit.azure.preflight_facts import Side
 from arc_toolkit.cluster.live_types import Action
 from arc_toolkit.kube.instance_type_spec import API_VERSION, KIND
-from arc_toolkit.sizing.fits import State
+from arc_toolkit.sizing.fits import FitState
 from scripts.schemas.words import (
     Documents,
     Schema,
@@ -66,7 +66,7 @@ SHARED: dict[str, Schema] = {
     "fit": record(
         {
             "name": text("the InstanceType"),
-            "state": one_of(State, "whether it fits on its nodes now"),
+            "state": one_of(FitState, "whether it fits on its nodes now"),
             "drifted": flag("it no longer fits as it was made to"),
             "reason": text("why; empty if it fits"),
             "nodes": count("nodes that could take it"),

@@ -15,7 +15,7 @@ from functools import cached_property
 from arc_toolkit.azureml.documents import Document, parse
 from arc_toolkit.azureml.kinds import Family
 from arc_toolkit.azureml.python.module import Module, folders_around
-from arc_toolkit.azureml.python.sdk_objects import Component, Generation
+from arc_toolkit.azureml.python.sdk_objects import Component, SdkVersion
 from arc_toolkit.azureml.references import ProjectFiles
 from arc_toolkit.edit.code.expressions import calls_in
 from arc_toolkit.edit.code.names import Block, Scope, Statement
@@ -24,7 +24,7 @@ from arc_toolkit.edit.code.values import Evaluator
 from arc_toolkit.edit.files.edits import Unreadable
 
 # Role of a loader -> its SDK, the names of its argument, and the position of it.
-LOADERS: dict[str, tuple[Generation, tuple[str, ...], int]] = {
+LOADERS: dict[str, tuple[SdkVersion, tuple[str, ...], int]] = {
     "load_component": ("v2", ("source", "path"), 0),
     "from_yaml": ("v1.5", ("yaml_file",), 1),
 }

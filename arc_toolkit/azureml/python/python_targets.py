@@ -52,7 +52,7 @@ class CodeTarget(Target):
 class PythonTarget(CodeTarget):
     """A step, sweep or command object that settings may go to."""
 
-    generation: sdk.Generation
+    generation: sdk.SdkVersion
     statement: Statement
     call: ast.Call
     made: Step | Builder | Sweep | V1Job | UnknownSdkObject

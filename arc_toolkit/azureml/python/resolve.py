@@ -27,12 +27,12 @@ from arc_toolkit.azureml.python.sdk_objects import (
     NOTHING,
     Builder,
     Component,
-    Generation,
     Partial,
     PipelineFunction,
     PipelineJob,
     SdkName,
     SdkObject,
+    SdkVersion,
     Step,
     Sweep,
     UnknownSdkObject,
@@ -478,6 +478,6 @@ def _is_unknown_component(made: SdkObject) -> bool:
     return isinstance(made, UnknownSdkObject) and made.is_component
 
 
-def _workspace_component(how: str, generation: Generation = "v2") -> UnknownSdkObject:
+def _workspace_component(how: str, generation: SdkVersion = "v2") -> UnknownSdkObject:
     why = f"its component is loaded from a workspace ({how}), so its kind is not known here{ASSUME}"
     return UnknownSdkObject(why, is_component=True, generation=generation)

@@ -20,7 +20,7 @@ from arc_toolkit.azureml.documents import Document
 from arc_toolkit.azureml.kinds import Family
 from arc_toolkit.edit.code.names import Binding, Statement
 
-Generation = Literal["v1", "v1.5", "v2"]
+SdkVersion = Literal["v1", "v1.5", "v2"]
 
 # A file without any of these is not parsed. `azure` is looked for first, since most Python has none
 # of it.
@@ -74,7 +74,7 @@ class SdkRole:
 
     name: str
     family: Family = Family.COMMAND
-    generation: Generation = "v2"
+    generation: SdkVersion = "v2"
 
 
 NO_ROLE = SdkRole("")
@@ -280,7 +280,7 @@ class Component:
     not.
     """
 
-    generation: Generation
+    generation: SdkVersion
     family: Family
     file: str = ""
     document: Document | None = None
@@ -324,7 +324,7 @@ class V1Job:
 class Step:
     """A node: the result of calling a component or builder."""
 
-    generation: Generation
+    generation: SdkVersion
     family: Family
     origin: Component | Builder
     call: ast.Call
@@ -342,7 +342,7 @@ class Sweep:
 class PipelineFunction:
     """A function under `@dsl.pipeline`."""
 
-    generation: Generation
+    generation: SdkVersion
     function: ast.FunctionDef
 
 
@@ -367,7 +367,7 @@ class UnknownSdkObject:
     imported: str = ""
     is_component: bool = False
     is_made: bool = False
-    generation: Generation = "v2"
+    generation: SdkVersion = "v2"
     options: tuple[Binding, ...] = ()
 
 

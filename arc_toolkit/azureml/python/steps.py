@@ -101,7 +101,7 @@ class _ScopeTargets(OtherNames):
         statement: Statement,
         call: ast.Call,
         uses: list[Use],
-        generation: sdk.Generation = "v2",
+        generation: sdk.SdkVersion = "v2",
         refusal: str = "",
     ) -> PythonTarget:
         is_step = self.pipeline is not None or isinstance(made, Step | UnknownSdkObject)
@@ -189,7 +189,7 @@ class _ScopeTargets(OtherNames):
             pipeline is None and attributes.isdisjoint(("runsettings", "set_resources"))
         ):
             return None
-        generation: sdk.Generation = "v1.5" if "runsettings" in attributes else "v2"
+        generation: sdk.SdkVersion = "v1.5" if "runsettings" in attributes else "v2"
         if pipeline is not None:
             generation = pipeline.generation
         is_one_call = call is value and not made.chosen
@@ -506,7 +506,7 @@ def build_documents(
     return pipelines, tuple(documents)
 
 
-def _pipelines(resolver: SdkResolver) -> Iterator[tuple[PythonPipeline, sdk.Generation]]:
+def _pipelines(resolver: SdkResolver) -> Iterator[tuple[PythonPipeline, sdk.SdkVersion]]:
     scopes = resolver.module.scopes
     functions = [
         (pipeline, scope.statement)

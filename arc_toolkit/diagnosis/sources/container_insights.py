@@ -27,9 +27,8 @@ from typing import Any
 from arc_toolkit.diagnosis import times
 from arc_toolkit.diagnosis.history import EVENT_OF_CONDITION
 from arc_toolkit.diagnosis.model import ClusterFacts
-from arc_toolkit.kube.raw import mapping
+from arc_toolkit.kube.raw import Json, mapping
 
-Json = dict[str, Any]
 Row = dict[str, str]
 
 TIME = "TimeGenerated"
