@@ -1,13 +1,14 @@
 """Mutation: one place of the code is broken at a time, and a fast test has to notice.
 
-scripts/mutate arc_toolkit/edit/yaml --sample 40      40 random mutants of a folder; another --seed takes others
+scripts/mutate arc_toolkit/edit/yaml --sample 40      40 random mutants; another --seed, others
 scripts/mutate arc_toolkit/data/signals.csv           every row of a table is deleted once
 scripts/mutate arc_toolkit/batch.py --tests tests/azureml tests/cli
 
-The tests are those of the folder that mirrors the package (`arc_toolkit/edit/yaml/x.py`: `tests/edit`), the ones that
-name the module first, until one fails. They run in a temporary copy of the tree. A mutant without a failing test is a
-survivor: it is printed as a diff, and the exit code is 1. A survivor is not always a fault (`i < n` and `i != n` may be
-the same); it is a question to a person. Mutants that were noticed are remembered in build/mutation.jsonl.
+The tests are those of the folder that mirrors the package (`arc_toolkit/edit/yaml/x.py`:
+`tests/edit`), the ones that name the module first, until one fails. They run in a temporary copy of
+the tree. A mutant without a failing test is a survivor: it is printed as a diff, and the exit code
+is 1. A survivor is not always a fault (`i < n` and `i != n` may be the same); it is a question to a
+person. Mutants that were noticed are remembered in build/mutation.jsonl.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class Mutant:
         return "\n".join(lines)
 
 
-# --- making mutants ---------------------------------------------------------------------------------
+# --- making mutants -----------------------------------------------------------------------------
 
 
 def mutants_of(path: str) -> Iterator[Mutant]:
@@ -114,7 +115,7 @@ def _changed_code(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _executed_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """Every node but annotations, docstrings and imports for types only, in the order of the text."""
+    """Every node but annotations, docstrings and imports for types, in the order of the text."""
     yield node
     for name, field in ast.iter_fields(node):
         for child in field if isinstance(field, list) else [field]:
@@ -154,7 +155,7 @@ def _changes(node: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
             yield node, "pass"
 
 
-# --- running tests ----------------------------------------------------------------------------------
+# --- running tests ------------------------------------------------------------------------------
 
 
 def tests_for(tree: Path, path: str, folders: list[str]) -> list[str]:

@@ -1,4 +1,5 @@
-"""The modules and functions that `patch` goes through for one file: the two lists in docs/architecture.md.
+"""The modules and functions that `patch` goes through for one file: the two lists in
+docs/architecture.md.
 
 .venv/bin/python -m scripts.walk            prints both lists
 .venv/bin/python -m scripts.walk --write    puts them into docs/architecture.md
@@ -44,7 +45,10 @@ class Walk:
     functions: list[str]
 
     def describe(self, *, with_functions: bool) -> str:
-        """The list as one line; the page has no number of functions, which nearly every change changes."""
+        """The list as one line.
+
+        The page has no number of functions, which nearly every change changes.
+        """
         names = ", ".join(f"`{module}`" for module in self.modules)
         functions = f", {len(self.functions)} functions" if with_functions else ""
         return f"{self.language} file, {len(self.modules)} modules{functions}: {names}."

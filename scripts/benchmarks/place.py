@@ -1,8 +1,10 @@
-"""`place` over public Kubernetes manifests, against composing the same files with PyYAML's C loader.
+"""`place` over public Kubernetes manifests, against composing the same files with PyYAML's C
+loader.
 
-Start-up is in neither: both run in this process, on the same files, in turns, so that a busy machine slows both; the
-ratio is the median of the rounds' ratios. Nearly every file changes, so the proof of each edit is in it: what the
-edits touch is read again, compared, and planned a second time.
+Start-up is in neither: both run in this process, on the same files, in turns, so that a busy
+machine slows both; the ratio is the median of the rounds' ratios. Nearly every file changes, so the
+proof of each edit is in it: what the edits touch is read again, compared, and planned a second
+time.
 
 scripts/bench place                  ratios of one run; exit 1 if the limit does not hold
 ARC_TOOLKIT_BENCH_CORPUS=DIR         other files than ../shared/corpus/kubernetes

@@ -1,7 +1,8 @@
 """Unified diffs that `git apply` takes: CRLF and missing final newlines as they are.
 
-`difflib` alone takes quadratic time on long files with repeated lines. Edits are local: where two texts part, they meet
-again a few lines later, and only if they do not is `difflib` asked about the rest.
+`difflib` alone takes quadratic time on long files with repeated lines. Edits are local: where two
+texts part, they meet again a few lines later, and only if they do not is `difflib` asked about the
+rest.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ def unified(path: str, before: bytes | None, after: bytes) -> str:
     end = "\t\n" if " " in name else "\n"
     old, new = _lines(before or b""), _lines(after)
     matcher: difflib.SequenceMatcher[str] = difflib.SequenceMatcher()
-    matcher.opcodes = list(opcodes(old, new))  # type: ignore[attr-defined]  # what get_grouped_opcodes works on
+    # What get_grouped_opcodes() works on.
+    matcher.opcodes = list(opcodes(old, new))  # type: ignore[attr-defined]
     pieces = [f"--- {'/dev/null' if before is None else f'a/{name}'}{end}+++ b/{name}{end}"]
     for group in matcher.get_grouped_opcodes(3):
         (_, i1, _, j1, _), (_, _, i2, _, j2) = group[0], group[-1]
@@ -59,7 +61,10 @@ def opcodes(old: list[str], new: list[str]) -> Iterator[Opcode]:
 
 
 def _meeting(old: list[str], new: list[str], i: int, j: int) -> tuple[int, int] | None:
-    """How many lines of each text come before they are equal again; None if they are too many to look for."""
+    """How many lines of each text come before they are equal again.
+
+    None if they are too many to look for.
+    """
     for distance in range(1, _REACH):
         for skipped in range(distance + 1):
             here, there = i + skipped, j + distance - skipped
@@ -71,7 +76,9 @@ def _meeting(old: list[str], new: list[str], i: int, j: int) -> tuple[int, int] 
 
 
 def _near(old: list[str], new: list[str], i: int, j: int) -> tuple[int, int] | None:
-    """The same where every second or third line has changed: up to the last equal lines of a part that has many."""
+    """The same where every second or third line has changed: up to the last equal lines of a part
+    that has many.
+    """
     part = difflib.SequenceMatcher(None, old[i : i + _REACH], new[j : j + _REACH], autojunk=False)
     *blocks, _ = part.get_matching_blocks()
     if sum(block.size for block in blocks) * 4 < min(_REACH, len(old) - i, len(new) - j):
@@ -93,7 +100,9 @@ def _line(mark: str, line: str) -> str:
 
 
 def shown(path: str) -> str:
-    """A path as a diff names it: below the current folder, or else from the root, where `git apply` takes it."""
+    """A path as a diff names it: below the current folder, or else from the root, where `git apply`
+    takes it.
+    """
     relative = os.path.relpath(path)
     name = os.path.abspath(path) if relative.startswith("..") else relative
     return name.replace(os.sep, "/").lstrip("/")

@@ -1,6 +1,8 @@
-"""Which files a run is about: the given files always, and below the given folders what git does not ignore.
+"""Which files a run is about: the given files always, and below the given folders what git does not
+ignore.
 
-Nothing vanishes: what is left out comes back as `Skipped` with its reason, what cannot be used as `Problem`.
+Nothing vanishes: what is left out comes back as `Skipped` with its reason, what cannot be used as
+`Problem`.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ ENDINGS: tuple[str, ...] = (".yml", ".yaml", *CODE_ENDINGS)
 _CLOSED = frozenset(
     [".git", ".hg", ".svn", "__pycache__", "node_modules", ".venv", ".ipynb_checkpoints"]
 )
-# Made by tools, by their usual names: not looked into either, and reported, since a person may have one of that name.
+# Made by tools, by their usual names: not looked into either, and reported, since a person may have
+# one of that name.
 _MADE = frozenset(["venv", ".tox", ".nox", "build", "site-packages"])
 _DEAD_LINK = "a symbolic link that leads nowhere, or in a circle"
 
@@ -53,7 +56,10 @@ class Skipped:
 
 
 def foreign_yaml(path: str, data: bytes, reason: str, *, named: bool) -> Skipped:
-    """A YAML file that is not what a run is about. Its words say so: one that was named is also read to its end."""
+    """A YAML file that is not what a run is about.
+
+    Its words say so: one that was named is also read to its end.
+    """
     try:
         if named:
             read(data)
@@ -73,7 +79,10 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """A file to look at; `folder` is the given folder below which it was found, None if it was named itself."""
+    """A file to look at.
+
+    `folder` is the given folder below which it was found, None if it was named itself.
+    """
 
     path: str
     folder: str | None
@@ -147,8 +156,8 @@ def _files_below(
 class GitignoreRules:
     """The .gitignore files that hold in a folder, from the root of the repository down to it.
 
-    The walk enters no ignored folder, so only patterns that match a path itself are of interest, not those that
-    match a folder above it; a folder that was named is read although it is ignored.
+    The walk enters no ignored folder, so only patterns that match a path itself are of interest,
+    not those that match a folder above it; a folder that was named is read although it is ignored.
     """
 
     # A folder with a slash at its end, and the patterns of its .gitignore.
@@ -181,7 +190,9 @@ class GitignoreRules:
         return GitignoreRules((*self.levels, level))
 
     def ignore(self, path: str, *, is_folder: bool) -> bool:
-        """Whether git ignores this path: the last pattern that matches in the deepest .gitignore decides."""
+        """Whether git ignores this path: the last pattern that matches in the deepest .gitignore
+        decides.
+        """
         full = os.path.abspath(path) if self.levels else path
         for folder, patterns in reversed(self.levels):
             relative = full.removeprefix(folder).replace(os.sep, "/")
@@ -210,9 +221,10 @@ def _patterns(text: str) -> tuple[RegexPattern, ...]:
 def _matches(pattern: RegexPattern, path: str, is_folder: bool) -> bool:
     """Whether a pattern matches a path itself.
 
-    pathspec's expressions match whatever is below a match too, and name the slash between the two `ps_d`. A folder is
-    matched as `a/b/`, where that slash has to be the last one, for the sake of patterns such as `b/`; and as `a/b`,
-    because `a/b/**` matches `a/b/` although it is only about what is inside.
+    pathspec's expressions match whatever is below a match too, and name the slash between the two
+    `ps_d`. A folder is matched as `a/b/`, where that slash has to be the last one, for the sake of
+    patterns such as `b/`; and as `a/b`, because `a/b/**` matches `a/b/` although it is only about
+    what is inside.
     """
     assert pattern.regex is not None
     has_mark = "ps_d" in pattern.regex.groupindex

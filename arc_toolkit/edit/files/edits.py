@@ -41,7 +41,10 @@ class SkipCause(Enum):
 
 
 class Unreadable(Exception):
-    """Text that cannot be read: `reason` has no place in it; line and column count from 1, and 0 means unknown."""
+    """Text that cannot be read: `reason` has no place in it.
+
+    Line and column count from 1, and 0 means unknown.
+    """
 
     def __init__(
         self, reason: str, line: int = 0, column: int = 0, *, cause: SkipCause = SkipCause.BROKEN
@@ -53,7 +56,8 @@ class Unreadable(Exception):
 class Refused(Exception):
     """A change that was asked for and cannot be made, or proved, safely: nothing is written.
 
-    `reason` is a sentence without its place. `path` is given where it is about another file than the changed one.
+    `reason` is a sentence without its place. `path` is given where it is about another file than
+    the changed one.
     """
 
     def __init__(self, reason: str, path: str = "", line: int = 0) -> None:
@@ -74,7 +78,8 @@ class Refused(Exception):
 def apply_edits(text: str, edits: Iterable[Edit]) -> str:
     """The text with all edits made.
 
-    Edits that insert at the same place keep the order in which they were given. Overlaps are refused.
+    Edits that insert at the same place keep the order in which they were given. Overlaps are
+    refused.
     """
     pieces: list[str] = []
     end = 0
@@ -85,7 +90,7 @@ def apply_edits(text: str, edits: Iterable[Edit]) -> str:
 
 
 def compose_edits(text: str, first: Iterable[Edit], second: Iterable[Edit]) -> list[Edit]:
-    """The edits of a text that do what `first`, and then `second` on the text after them, would do."""
+    """The edits of a text that do what `first`, and `second` on the text after them, would do."""
     result: list[Edit] = []
     start, new = 0, ""
     for origin in [*_origins(text, first, second), len(text)]:
@@ -99,7 +104,10 @@ def compose_edits(text: str, first: Iterable[Edit], second: Iterable[Edit]) -> l
 
 
 def old_offsets(text: str, edits: Iterable[Edit]) -> list[int]:
-    """For each offset of the text after the edits, the offset before them; that of new text is where it begins."""
+    """For each offset of the text after the edits, the offset before them.
+
+    That of new text is where it begins.
+    """
     result, following = [], 0
     for origin in [*_origins(text, edits), len(text)]:
         offset = following if isinstance(origin, str) else origin
@@ -109,7 +117,7 @@ def old_offsets(text: str, edits: Iterable[Edit]) -> list[int]:
 
 
 def _origins(text: str, *rounds: Iterable[Edit]) -> list[int | str]:
-    """What each character of the new text is: an old one, by its offset, or a new one, by itself."""
+    """What each character of the new text is: an old one, by its offset, or a new one itself."""
     characters: list[int | str] = list(range(len(text)))
     for edits in rounds:
         for edit in reversed(_in_order(edits, len(characters))):  # so that offsets stay true

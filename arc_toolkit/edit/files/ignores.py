@@ -1,4 +1,5 @@
-"""Inline ignores: `# arc-toolkit: ignore[rule, rule] reason`, on the line of the finding or alone on the line above.
+"""Inline ignores: `# arc-toolkit: ignore[rule, rule] reason`, on the line of the finding or alone
+on the line above.
 
 `ignore-file[rule] reason` holds for the whole file. An ignore without a reason has no effect.
 """

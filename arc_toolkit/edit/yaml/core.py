@@ -1,7 +1,7 @@
 """YAML 1.2: what its core schema makes of a plain scalar.
 
-PyYAML reads YAML 1.1, where `1e-5` is a word and `on` is a boolean. ruamel.yaml, and with it the AzureML SDK v1.5,
-reads YAML 1.2, where the first is a number and the second is a word.
+PyYAML reads YAML 1.1, where `1e-5` is a word and `on` is a boolean. ruamel.yaml, and with it the
+AzureML SDK v1.5, reads YAML 1.2, where the first is a number and the second is a word.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from arc_toolkit.edit.yaml.nodes import (
     position_of,
 )
 
-# INT comes before FLOAT, so that a whole number stays whole; the merge key is that of 1.1, as in ruamel.yaml.
+# INT comes before FLOAT, so that a whole number stays whole; the merge key is that of 1.1, as in
+# ruamel.yaml.
 _PATTERNS = {
     BOOL: re.compile(r"true|True|TRUE|false|False|FALSE"),
     NULL: re.compile(r"~|null|Null|NULL|"),

@@ -1,16 +1,19 @@
-"""Changing YAML text at the marks of its nodes, and proving the result. Every other byte stays as it is.
+"""Changing YAML text at the marks of its nodes, and proving the result. Every other byte stays as
+it is.
 
 The operations are a closed set, each with its limits; what cannot be done safely raises `Refused`:
 
-    set      put a value at a path: text, a number, a boolean, a list or a mapping; missing mappings are made
-    append   put an item at the end of a list, unless it has that item; a missing or empty list is made
+    set      put a value at a path: text, a number, a boolean, a list or a mapping;
+             missing mappings are made
+    append   put an item at the end of a list, unless it has that item;
+             a missing or empty list is made
     remove   take a key with its value out of a block mapping that keeps another key
     rename   give a key another name
     replace  change a word inside a scalar (or key), without touching its quotes or folding
     prepend  put a line of its own before the text of a scalar
 
-`finish` applies them, reads the new text again and compares: the data must be the old data with exactly the asked
-changes, else `Refused`.
+`finish` applies them, reads the new text again and compares: the data must be the old data with
+exactly the asked changes, else `Refused`.
 """
 
 from __future__ import annotations
@@ -88,10 +91,13 @@ class YamlEditor:
         self.change_count += 1
         _plant(self._changes, path, leaf)
 
-    # --- operations -------------------------------------------------------------------------------------
+    # --- operations -----------------------------------------------------------------------------
 
     def set(self, path: KeyPath, value: Value) -> None:
-        """Put `value` at `path`. An equal value is not a change; a list or mapping is not replaced."""
+        """Put `value` at `path`.
+
+        An equal value is not a change; a list or mapping is not replaced.
+        """
         if isinstance(value, (dict, list)):
             value = deepcopy(value)  # `append` may add to it
         depth, node, key, in_flow = self._descend(path)
@@ -122,7 +128,10 @@ class YamlEditor:
             raise Refused(f"`{_dotted(path[:depth])}` is not a mapping")
 
     def append(self, path: KeyPath, item: Value) -> None:
-        """Put `item` at the end of the list at `path`, unless it has that item; the list may be one that was set."""
+        """Put `item` at the end of the list at `path`, unless it has that item.
+
+        The list may be one that was set.
+        """
         descent = self._descend(path)
         node = descent.node
         if descent.depth == len(path) and isinstance(node, yaml.SequenceNode):
@@ -146,7 +155,10 @@ class YamlEditor:
             items.append(item)
 
     def lines(self, path: KeyPath, *, comments: bool = False) -> str:
-        """The lines of a key and its value, without their indent; with the comments right above them if asked."""
+        """The lines of a key and its value, without their indent.
+
+        If asked, with the comments right above them.
+        """
         _, key, child = self._pair(path)
         edit, column = self._layout.removal(key, child, comments=comments), key.start_mark.column
         lines = self._text[edit.start : edit.end].splitlines()
@@ -186,20 +198,26 @@ class YamlEditor:
         self._replaced[id(key)] = (edit, name)
 
     def replace(self, path: KeyPath, old: str, new: str) -> None:
-        """Change every `old` inside a scalar to `new`; both are plain words, so that no quoting is needed."""
+        """Change every `old` inside a scalar to `new`.
+
+        Both are plain words, so that no quoting is needed.
+        """
         node = self._scalar(path)[0]
         edit = self._layout.word(node, old, new)
         self._change(path, Put(node.value.replace(old, new)))
         self._replaced[id(node)] = (edit, new)
 
     def prepend(self, path: KeyPath, line: str) -> None:
-        """Put a line of its own before the text of a scalar; text on one line becomes a block scalar."""
+        """Put a line of its own before the text of a scalar.
+
+        Text on one line becomes a block scalar.
+        """
         node, descent = self._scalar(path)
         edit = self._layout.line_before(None if descent.in_flow else descent.key, node, line)
         self._change(path, Put(f"{line}\n{node.value}"))
         self._replaced[id(node)] = (edit, "")
 
-    # --- the result -------------------------------------------------------------------------------------
+    # --- the result -----------------------------------------------------------------------------
 
     def edits(self) -> tuple[Edit, ...]:
         """The edits of all operations so far, not proved yet."""
@@ -210,7 +228,8 @@ class YamlEditor:
         for node, key, tree in self._added.values():
             spans += self._layout.insertion(node, key, tree, self._removed)
         spans += [self._layout.filling(*filled) for filled in self._filled.values()]
-        # Lines that go to the same place: those of an inner collection come first, items before the next key.
+        # Lines that go to the same place: those of an inner collection come first, items before the
+        # next key.
         lines = sorted(
             (span for span in spans if isinstance(span, Lines)), key=lambda span: -span.column
         )
@@ -244,7 +263,8 @@ class YamlEditor:
     def _without_last_newline(self, edits: list[Edit]) -> list[Edit]:
         """A file without a final newline has none either when its last lines are removed.
 
-        Of `a: 1`, `b: 2` without `b` stays `a: 1`: the newline before `b` goes too, unless new lines take its place.
+        Of `a: 1`, `b: 2` without `b` stays `a: 1`: the newline before `b` goes too, unless new
+        lines take its place.
         """
         start = len(self._text)
         for edit in sorted(self._removed.values(), key=lambda edit: -edit.start):
@@ -262,7 +282,7 @@ class YamlEditor:
             for edit in edits
         ]
 
-    # --- finding nodes ----------------------------------------------------------------------------------
+    # --- finding nodes --------------------------------------------------------------------------
 
     def _descend(self, path: KeyPath) -> Descent:
         """As far down a path as there are nodes."""
@@ -314,7 +334,7 @@ class YamlEditor:
             raise Refused(f"`{_dotted(path)}` is not a single value")
         return descent.node, descent
 
-    # --- collecting -------------------------------------------------------------------------------------
+    # --- collecting -----------------------------------------------------------------------------
 
     def _replace_scalar(self, node: yaml.ScalarNode, value: Value, edit: Edit) -> None:
         old = self._replaced.get(id(node))

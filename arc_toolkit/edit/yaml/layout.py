@@ -1,4 +1,5 @@
-"""Where new YAML text goes so that it looks as if the author had written it. Text spans only: no plan, no proof.
+"""Where new YAML text goes so that it looks as if the author had written it. Text spans only: no
+plan, no proof.
 
 Everything is found by the marks of the nodes. What has no clear place raises `Refused`.
 """
@@ -22,7 +23,8 @@ _ALIAS = re.compile(r"[ \t]*:[ \t]+\*[^\s,\[\]{}]+(?=[\s,}]|\Z)")
 _BEFORE_KEY = re.compile(r"[ ]*(?:-[ ]+)*")
 _COMMENT = re.compile(r"([ ]*)#")
 _BLOCK_HEADER = re.compile(r"[|>]([-+0-9]*)([ \t]*(?:#[^\r\n]*)?)\r?\n(?:[ \t]*\r?\n)*[ ]*")
-# What may be between the last item of a flow collection and its bracket: blanks, comments and one comma.
+# What may be between the last item of a flow collection and its bracket: blanks, comments and one
+# comma.
 _FLOW_TAIL = re.compile(r"(?:\s|(?<=\s)#[^\n]*)*(,?)(?:\s|(?<=\s)#[^\n]*)*")
 # The blanks by which a file may indent; deeper means that something else is between.
 _MAX_INDENT = 8
@@ -47,12 +49,13 @@ class YamlLayout:
         # For scalars and flow collections, which no indent matters to.
         self._plain_writer = Writer(style)
 
-    # --- scalars and keys -------------------------------------------------------------------------------
+    # --- scalars and keys -----------------------------------------------------------------------
 
     def scalar(self, node: yaml.ScalarNode, value: Any, *, flow: bool, block: bool = True) -> Edit:
         """Another value in place of a scalar; quotes stay, and so does a block scalar, if asked.
 
-        "y" in `a: 'x' # why` gives `'y'` for `'x'`; in `a: |` with a line `  x` it gives `|-` with a line `  y`.
+        "y" in `a: 'x' # why` gives `'y'` for `'x'`; in `a: |` with a line `  x` it gives `|-` with
+        a line `  y`.
         """
         start, end = self._scalar_slice(node)
         is_text = isinstance(value, str)
@@ -113,7 +116,10 @@ class YamlLayout:
         return Edit(start, line_end, f"{head}{self._text[end:line_end]}{self._newline}{body}")
 
     def removal(self, key: YamlNode, value: YamlNode, *, comments: bool = False) -> Edit:
-        """A key and its value taken out, as whole lines; if asked, with the comments of its indent right above it."""
+        """A key and its value taken out, as whole lines.
+
+        If asked, with the comments of its indent right above it.
+        """
         start = self._line_start(key.start_mark.index)
         if self._text[start : key.start_mark.index].strip():
             raise Refused(f"`{key.value}` shares its line with something else")
@@ -123,7 +129,7 @@ class YamlLayout:
         start = self._comments_above(key) if comments else start
         return Edit(start, min(self._line_end(end) + 1, len(self._text)), "")
 
-    # --- new keys and items -----------------------------------------------------------------------------
+    # --- new keys and items ---------------------------------------------------------------------
 
     def insertion(
         self,
@@ -134,8 +140,9 @@ class YamlLayout:
     ) -> Sequence[Edit | Lines]:
         """New keys in a mapping: next to the neighbours that the style prefers, or at the end.
 
-        {"resources": {"instance_count": 2}} in `compute: a`, `command: c` goes after `compute` as two lines, where the
-        style prefers that neighbour. A flow mapping grows at its end: `{a: 1}` becomes `{a: 1, resources: {...}}`.
+        {"resources": {"instance_count": 2}} in `compute: a`, `command: c` goes after `compute` as
+        two lines, where the style prefers that neighbour. A flow mapping grows at its end:
+        `{a: 1}` becomes `{a: 1, resources: {...}}`.
         """
         if node.flow_style:
             last = node.value[-1] if node.value else None
@@ -149,7 +156,9 @@ class YamlLayout:
         return [Lines(Edit(start, start, "".join(line + self._newline for line in lines)), column)]
 
     def filling(self, key: YamlNode | None, child: YamlNode, value: Any) -> Edit | Lines:
-        """A null value becomes a collection: lines below an empty one, `{...}` or `[...]` for a written one."""
+        """A null value becomes a collection: lines below an empty one, `{...}` or `[...]` for a
+        written one.
+        """
         if key is None:
             raise Refused("an empty item of a list")
         if child.start_mark.index != child.end_mark.index:
@@ -187,9 +196,11 @@ class YamlLayout:
     def _neighbour(
         self, node: yaml.MappingNode, new: str, removed: Container[int]
     ) -> tuple[YamlNode, int | None]:
-        """The key after whose value new lines go, and where that value ends; no end: before the first key.
+        """The key after whose value new lines go, and where that value ends; no end: before the
+        first key.
 
-        The latter is for a mapping that ends with a block scalar which takes everything behind it for its own.
+        The latter is for a mapping that ends with a block scalar which takes everything behind it
+        for its own.
         """
         preferred = self._style.neighbours.get(new, ())
         node_pairs = pairs(node) if preferred else {}
@@ -210,7 +221,9 @@ class YamlLayout:
         raise Refused(f"there is no line after which `{new}` could be added")
 
     def _absorbs_lines(self, last: YamlNode, end: int) -> bool:
-        """Whether lines after a block scalar change it: the blank lines behind it, or its missing newline."""
+        """Whether lines after a block scalar change it: the blank lines behind it, or its missing
+        newline.
+        """
         return "+" in self._block_indicators(last) or self._line_end(end) == len(self._text)
 
     def _closing(self, last: YamlNode, end: int) -> list[Edit]:
@@ -238,7 +251,7 @@ class YamlLayout:
             return Lines(Edit(line_end, line_end, self._newline + body), column)
         return Lines(Edit(line_end + 1, line_end + 1, body + self._newline), column)
 
-    # --- flow collections -------------------------------------------------------------------------------
+    # --- flow collections -----------------------------------------------------------------------
 
     def _flow_texts(
         self, key: YamlNode | None, node: YamlNode, new: dict[str, Any] | list[Any]
@@ -260,9 +273,11 @@ class YamlLayout:
         last: tuple[YamlNode, YamlNode] | None,
         texts: FlowTexts,
     ) -> list[Edit]:
-        """New items or keys at the end of a flow collection; `last` is where its last one begins and ends.
+        """New items or keys at the end of a flow collection; `last` is where its last one begins
+        and ends.
 
-        `c` in `[a, b]` gives `[a, b, c]`; with an item per line it gets a line too, after the comment behind `b`:
+        `c` in `[a, b]` gives `[a, b, c]`; with an item per line it gets a line too, after the
+        comment behind `b`:
 
             [                [
               a,               a,
@@ -310,7 +325,7 @@ class YamlLayout:
         lines = ",".join(self._newline + inner + item for item in texts(inner))
         return Edit(start, close, lines + self._newline + outer)
 
-    # --- finding places ---------------------------------------------------------------------------------
+    # --- finding places -------------------------------------------------------------------------
 
     def _line_start(self, index: int) -> int:
         return self._text.rfind("\n", 0, index) + 1
@@ -338,15 +353,18 @@ class YamlLayout:
         assert match is not None  # it may be empty
         if not self._text.startswith(bracket, match.end()):
             raise Refused(
-                "a collection without brackets inside a flow collection, or with a comment before it"
+                "a collection without brackets inside a flow collection, "
+                "or with a comment before it"
             )
         return match.end()
 
     def _content_end(self, before: YamlNode | None, value: YamlNode) -> int | None:
-        """Where the last character of a value is; None where it is not clear. `before` is its key or the item before.
+        """Where the last character of a value is; None where it is not clear. `before` is its key
+        or the item before.
 
-        In `a: [x]  # why` that is the bracket, in `a: |` its last line with text, in `a: *b` the end of the alias,
-        which has the marks of its anchor, so that it seems to begin before its key.
+        In `a: [x]  # why` that is the bracket, in `a: |` its last line with text, in `a: *b` the
+        end of the alias, which has the marks of its anchor, so that it seems to begin before its
+        key.
         """
         start = value.start_mark.index
         if before is not None and start < before.end_mark.index:
@@ -361,7 +379,9 @@ class YamlLayout:
         return self._content_end(before, value.value[-1])
 
     def _scalar_slice(self, node: YamlNode) -> tuple[int, int]:
-        """Where a scalar is, without its anchor and tag and without the newlines after a block scalar."""
+        """Where a scalar is, without its anchor and tag and without the newlines after a block
+        scalar.
+        """
         start, end = node.start_mark.index, node.end_mark.index
         match = _PROPERTIES.match(self._text, start, end)
         start = match.end() if match else start
@@ -370,7 +390,10 @@ class YamlLayout:
         return start, end
 
     def _block_header(self, node: YamlNode) -> re.Match[str] | None:
-        """From `|` or `>` to the first character of the text; None if there is no text, or no block scalar."""
+        """From `|` or `>` to the first character of the text.
+
+        None if there is no text, or no block scalar.
+        """
         start, end = self._scalar_slice(node)
         match = _BLOCK_HEADER.match(self._text, start)
         return match if match and match.end() < end and _is_block_scalar(node) else None
@@ -383,10 +406,12 @@ class YamlLayout:
         return match[1]
 
     def _paragraph_break(self, node: yaml.ScalarNode) -> str:
-        """What is between two lines of a block scalar's text: in a folded one, a blank line keeps them apart."""
+        """What is between two lines of a block scalar's text: in a folded one, a blank line keeps
+        them apart.
+        """
         return self._newline * (1 if node.style == "|" else 2)
 
-    # --- the style of the file --------------------------------------------------------------------------
+    # --- the style of the file ------------------------------------------------------------------
 
     @cached_property
     def _json(self) -> JsonStyle | None:
@@ -409,7 +434,9 @@ class YamlLayout:
 
     @cached_property
     def _list_indent(self) -> int:
-        """The blanks by which this file indents the dashes of a list below their key: most often none or two."""
+        """The blanks by which this file indents the dashes of a list below their key: most often
+        none or two.
+        """
         for node in walk(self._source.documents):
             for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
                 step = _step(key, value) if isinstance(value, yaml.SequenceNode) else None
@@ -430,7 +457,9 @@ def _is_block_scalar(node: YamlNode) -> bool:
 
 
 def _is_json(key: YamlNode | None, node: YamlNode) -> bool:
-    """Whether text in this flow collection is in double quotes, as in JSON: its first text says so, else its key."""
+    """Whether text in this flow collection is in double quotes, as in JSON: its first text says so,
+    else its key.
+    """
     while isinstance(node, yaml.CollectionNode) and node.value:
         node = node.value[0][0] if isinstance(node, yaml.MappingNode) else node.value[0]
     if isinstance(node, yaml.ScalarNode) and node.tag == STR:

@@ -1,7 +1,8 @@
 """Reading YAML as nodes with marks, within bounds, and looking into them. No editing here.
 
 PyYAML's `compose()` gives every node its place in the text and expands no alias: a file full of
-anchors costs no more than its length. What cannot be read safely is `Unreadable`, with its position.
+anchors costs no more than its length. What cannot be read safely is `Unreadable`, with its
+position.
 """
 
 from __future__ import annotations
@@ -51,10 +52,13 @@ _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Loader(_Base):  # type: ignore[misc]
-    """The safe loader, with the part of `compose()` that is Python cut down to what SafeLoader's rules need."""
+    """The safe loader, with the part of `compose()` that is Python cut down to what SafeLoader's
+    rules need.
+    """
 
-    # Called before and after every node, for path resolvers, of which there are none. Functions of C that do nothing
-    # with two arguments and with none, because methods make `compose()` 6 % slower.
+    # Called before and after every node, for path resolvers, of which there are none. Functions of
+    # C that do nothing with two arguments and with none, because methods make `compose()` 6 %
+    # slower.
     descend_resolver = staticmethod(operator.is_)
     ascend_resolver = staticmethod(gc.isenabled)
 
@@ -64,12 +68,14 @@ class Loader(_Base):  # type: ignore[misc]
         return MAP if kind is MappingNode else SEQ
 
 
-# What is before a token is looked at last, because a search for literal text is fast. The name of an alias is of
-# letters, digits, `-` and `_`: not `*.py` of a shell command.
+# What is before a token is looked at last, because a search for literal text is fast. The name of
+# an alias is of letters, digits, `-` and `_`: not `*.py` of a shell command.
 _ALIAS = re.compile(r"\*[\w-](?<![^\s\[{,:?-]..)")
-# What a mapping begins with that has a mapping as its key; not `${{`, nor `"{{` as workflows of Argo have it.
+# What a mapping begins with that has a mapping as its key; not `${{`, nor `"{{` as workflows of
+# Argo have it.
 _DOUBLE_BRACE = re.compile(r"\{\{(?<![^\s\[{,:]..)")
-# `- - - -` and `? ? ?` nest without brackets; the C loader's stack does not survive 100,000 of them.
+# `- - - -` and `? ? ?` nest without brackets; the C loader's stack does not survive 100,000 of
+# them.
 _COMPACT_NESTING = re.compile(rf"(?:[-?][ \t]+){{{MAX_DEPTH},}}")
 _TEMPLATE = re.compile(
     r"(?<!\$)\{\{|\{%|^\s*<<[^:\n]*>>|<[A-Z][A-Z0-9_]*>|__[A-Z][A-Z0-9_]*__", re.MULTILINE
@@ -78,7 +84,9 @@ _TEMPLATE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class YamlText:
-    """Decoded text without its BOM, and the root node of each document in it (None for an empty one)."""
+    """Decoded text without its BOM, and the root node of each document in it (None for an empty
+    one).
+    """
 
     text: str
     bom: bool
@@ -162,7 +170,7 @@ def _refuse_templates(documents: tuple[YamlNode | None, ...]) -> None:
 
 
 def _guard_expansion(documents: tuple[YamlNode | None, ...]) -> None:
-    """Refuse anchors that contain themselves, or that expand to more nodes than any real file has."""
+    """Refuse anchors that contain themselves, or expand to more nodes than any real file has."""
     sizes: dict[int, int] = {}
     working: set[int] = set()
 
@@ -210,11 +218,14 @@ def walk(documents: tuple[YamlNode | None, ...]) -> Iterator[YamlNode]:
             stack.extend(children(node))
 
 
-# --- looking into nodes ----------------------------------------------------------------------------------------
+# --- looking into nodes -------------------------------------------------------------------------
 
 
 def pairs(node: YamlNode | None) -> dict[str, tuple[YamlNode, YamlNode]]:
-    """Key text -> (key node, value node) of a mapping's own keys; {} for anything else. The last of twins wins."""
+    """Key text -> (key node, value node) of a mapping's own keys; {} for anything else.
+
+    The last of twins wins.
+    """
     if not isinstance(node, MappingNode):
         return {}
     try:
@@ -280,7 +291,10 @@ def position_of(node: YamlNode) -> tuple[int, int]:
 
 
 def construct(node: YamlNode | None) -> Any:
-    """Plain Python data of a node, for small parts (inputs, environments); aliases are shared, not copied."""
+    """Plain Python data of a node, for small parts (inputs, environments).
+
+    Aliases are shared, not copied.
+    """
     if node is None:
         return None
     if isinstance(node, ScalarNode) and node.tag == STR:

@@ -1,4 +1,5 @@
-"""Comparing two readings of a file: the second must mean what the first does, with exactly the asked change made.
+"""Comparing two readings of a file: the second must mean what the first does, with exactly the
+asked change made.
 
 Nodes are compared, not Python data: `"2"` and `2` differ, and no alias is expanded.
 """
@@ -52,8 +53,8 @@ def is_same_but_for(
 ) -> bool:
     """Whether `new` means what `old` means, with exactly the asked change made.
 
-    For `{a: 1, b: [x]}` the change `{"b": {APPENDED: ["y"]}, "c": Put(2)}` wants `{a: 1, b: [x, y], c: 2}`, where
-    `c` may be anywhere among the keys, and the others are in their old order.
+    For `{a: 1, b: [x]}` the change `{"b": {APPENDED: ["y"]}, "c": Put(2)}` wants `{a: 1, b: [x, y],
+    c: 2}`, where `c` may be anywhere among the keys, and the others are in their old order.
     """
     if old is None or new is None:
         return old is new

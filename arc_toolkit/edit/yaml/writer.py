@@ -1,7 +1,8 @@
-"""YAML text of new values: for new keys of a file (`Writer`) and for new files (`file_text`). No other module writes
-YAML.
+"""YAML text of new values: for new keys of a file (`Writer`) and for new files (`file_text`). No
+other module writes YAML.
 
-A scalar is plain only where YAML 1.1 (PyYAML) and YAML 1.2 read it as the same text, else it is in double quotes.
+A scalar is plain only where YAML 1.1 (PyYAML) and YAML 1.2 read it as the same text, else it is in
+double quotes.
 """
 
 from __future__ import annotations
@@ -28,13 +29,17 @@ _NOT_TEXT = re.compile(r"true|false|yes|no|on|off|null|y|n|0[xob].*", re.IGNOREC
 
 @lru_cache(maxsize=1024)
 def _is_word(text: str) -> bool:
-    """Whether it is text to every reader without quotes; new values have the same words again and again."""
+    """Whether it is text to every reader without quotes.
+
+    New values have the same words again and again.
+    """
     return bool(_WORD.fullmatch(text)) and not _NOT_TEXT.fullmatch(text)
 
 
 # Longer text is folded in a new file.
 WIDTH = 110
-# For isinstance(): `list | tuple` would be made anew at every call, which takes ten times as long as the test.
+# For isinstance(): `list | tuple` would be made anew at every call, which takes ten times as long
+# as the test.
 _LISTS, _NUMBERS = (list, tuple), (int, float)
 
 
@@ -51,7 +56,8 @@ class Comment(str):
 class YamlStyle:
     """What the caller prefers where YAML allows several forms."""
 
-    # For a new key, the keys after which it goes, the best first (of a set, the last in the file); else the end.
+    # For a new key, the keys after which it goes, the best first (of a set, the last in the file);
+    # else the end.
     neighbours: Mapping[str, Sequence[str] | frozenset[str]] = field(default_factory=dict)
     # Whether a key's text is quoted although it need not be.
     quoted: Callable[[str], bool] = lambda key: False
@@ -69,7 +75,8 @@ class Writer:
     indent: int = 2
     # How far the dashes of a list are indented below their key.
     list_indent: int = 2
-    # Of a new file: any text that reads back is plain, and long or multi-line text becomes a block scalar.
+    # Of a new file: any text that reads back is plain, and long or multi-line text becomes a block
+    # scalar.
     prose: bool = False
 
     def lines(self, tree: dict[str, Any], column: int) -> list[str]:
@@ -126,7 +133,10 @@ class Writer:
     def scalar(
         self, value: Any, *, flow: bool = False, quote: bool = False, column: int = 0
     ) -> str:
-        """One value; the lines of a block scalar begin at `column` (0: it has to be on one line)."""
+        """One value.
+
+        The lines of a block scalar begin at `column` (0: it has to be on one line).
+        """
         if not isinstance(value, str):
             return _not_text(value)
         text = str(value)
@@ -181,7 +191,10 @@ def _not_text(value: Any) -> str:
 
 
 def quoted(value: Any) -> str:
-    """Text in double quotes on one line, as YAML and, unless it has strange characters, JSON; numbers as they are."""
+    """Text in double quotes on one line, as YAML and, unless it has strange characters, JSON.
+
+    Numbers as they are.
+    """
     if not isinstance(value, str):
         return _not_text(value)
     written = json.dumps(value, ensure_ascii=False)
@@ -219,7 +232,7 @@ def _literal(text: str, column: int) -> str:
 
 @lru_cache(maxsize=256)  # every new component names the same schema
 def reads_back(candidate: str, text: str) -> bool:
-    """Whether this is the same text to YAML 1.1 and YAML 1.2, as a value, as an item and as a key."""
+    """Whether this is the same text to YAML 1.1 and 1.2, as a value, as an item and as a key."""
     import yaml
 
     from arc_toolkit.edit.yaml.core import core_tag
