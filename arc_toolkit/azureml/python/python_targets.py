@@ -38,6 +38,9 @@ _LAYOUT = ("runsettings", "resource_layout", "configure")
 PROVEN_KIND = TargetKind(Family.OTHER, Role.STEP, frozenset(Slot))
 
 
+_PLAIN_PARTS = ast.Constant | ast.List | ast.Load
+
+
 class CodeTarget(Target):
     """A target in code: its values are expressions."""
 
@@ -126,7 +129,8 @@ class PythonTarget(CodeTarget):
             return "resources is assigned as well"
         first = calls[0].statement.order
         if any(use.path[:1] == ("resources",) and use.statement.order < first for use in self.uses):
-            return "a value of its resources is set before"  # and kept by set_resources, which adds to them
+            # set_resources keeps it, because it adds to them.
+            return "a value of its resources is set before"
         try:
             self.inherited_resources()
         except Refused as refusal:
@@ -222,7 +226,7 @@ class PythonTarget(CodeTarget):
         """What a new `resources` has to repeat of its command object or component; `Refused` where
         it is not plain.
         """
-        kept: dict[str, str] = {}
+        texts: dict[str, str] = {}
         component = self.component
         document = component.document if component is not None else None
         for name in sdk.RESOURCE_ARGUMENTS:
@@ -231,35 +235,32 @@ class PythonTarget(CodeTarget):
                 node = None
             node = node or self.get("component", "resources", name)
             if isinstance(node, CodeValue):
-                is_plain = all(
-                    isinstance(part, ast.Constant | ast.List | ast.Load)
-                    for part in ast.walk(node.expression)
-                )
-                if node.opaque or not is_plain:
-                    who = (
-                        "its command object"
-                        if self.builder is not None
-                        else "another step of its component"
-                    )
-                    raise Refused(
-                        f"{who} sets {name} to {short(node.expression)}, in line {node.expression.lineno}"
-                    )
-                kept[name] = " ".join(node.statement.source.slice(node.expression).split())
-            elif (
-                document is not None
-                and (written := document.root.get("resources", name)) is not None
-            ):
-                text = text_of(written)
-                if text is None or is_bound(text):
-                    raise Refused(
-                        f"its component sets {name} to {text or 'a list'}, which its own resources would replace"
-                    )
-                kept[name] = (
-                    text
-                    if name == "instance_count" and text.isdigit()
-                    else quoted(text, self.statement.source)
-                )
-        return kept
+                texts[name] = self._repeated_text(name, node)
+            elif document is not None:
+                value = document.root.get("resources", name)
+                if value is not None:
+                    texts[name] = self._text_of_file(name, value)
+        return texts
+
+    def _repeated_text(self, name: str, node: CodeValue) -> str:
+        """A value of the command object, or of another step of the component, as it is written."""
+        expression = node.expression
+        parts = ast.walk(expression)
+        if node.opaque or not all(isinstance(part, _PLAIN_PARTS) for part in parts):
+            is_copy = self.builder is not None
+            who = "its command object" if is_copy else "another step of its component"
+            line = expression.lineno
+            raise Refused(f"{who} sets {name} to {short(expression)}, in line {line}")
+        return " ".join(node.statement.source.slice(expression).split())
+
+    def _text_of_file(self, name: str, value: YamlNode) -> str:
+        """A value of the component file as code."""
+        text = text_of(value)
+        if text is None or is_bound(text):
+            problem = "which its own resources would replace"
+            raise Refused(f"its component sets {name} to {text or 'a list'}, {problem}")
+        is_number = name == "instance_count" and text.isdigit()
+        return text if is_number else quoted(text, self.statement.source)
 
     def holders(self, path: tuple[str | int, ...]) -> list[Use]:
         """The statements that a value at a path would be written into."""

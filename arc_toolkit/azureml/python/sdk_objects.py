@@ -25,39 +25,17 @@ SdkVersion = Literal["v1", "v1.5", "v2"]
 # A file without any of these is not parsed. `azure` is looked for first, since most Python has none
 # of it.
 KEY_WORDS = (
-    b"azureml.core",
-    b"azureml.train.estimator",
-    b"azureml.train.dnn",
-    b"azureml.train.sklearn",
-    b"azure.ai.ml",
-    b"azure.ai import",
-    b"azure.ml.component",
-    b"azure.ml import",
-    b"azureml.pipeline",
-    b"azureml.contrib.pipeline",
-    b"azureml.train.hyperdrive",
-    b"azureml.train import",
-    b"mldesigner",
+    *(b"azureml.core", b"azureml.train.estimator", b"azureml.train.dnn"),
+    *(b"azureml.train.sklearn", b"azure.ai.ml", b"azure.ai import", b"azure.ml.component"),
+    *(b"azure.ml import", b"azureml.pipeline", b"azureml.contrib.pipeline"),
+    *(b"azureml.train.hyperdrive", b"azureml.train import", b"mldesigner"),
 )
 # Of the files with one of those, only files with one of these can hold a target or break a rule.
 ACTIONS = (
-    b"command",
-    b"pipeline",
-    b"component",
-    b"Component",
-    b"sweep",
-    b"parallel_run_function",
-    b"set_resources",
-    b"runsettings",
-    b"ParallelRun",
-    b"HyperDrive",
-    b"CommandJob",
-    b"SweepJob",
-    b"ParallelJob",
-    b"ScriptRunConfig",
-    b"Estimator(",
-    b"azureml.train.dnn",
-    b"azureml.train.sklearn",
+    *(b"command", b"pipeline", b"component", b"Component", b"sweep", b"parallel_run_function"),
+    *(b"set_resources", b"runsettings", b"ParallelRun", b"HyperDrive", b"CommandJob"),
+    *(b"SweepJob", b"ParallelJob", b"ScriptRunConfig", b"Estimator(", b"azureml.train.dnn"),
+    *(b"azureml.train.sklearn",),
 )
 # An import of one of the SDKs, wherever it is: the file may not parse.
 IMPORT = re.compile(
@@ -150,8 +128,8 @@ ROLES |= {
     for name in names
 }
 V1_WAY = (
-    "SDK v1 is not rewritten: the instance type is kubernetescompute.instance_type of its run configuration, the count"
-    " is node_count; or move it to command() of SDK v2"
+    "SDK v1 is not rewritten: the instance type is kubernetescompute.instance_type of its run"
+    " configuration, the count is node_count; or move it to command() of SDK v2"
 )
 
 
@@ -169,9 +147,8 @@ def _target_words() -> re.Pattern[bytes]:
     words = (
         rf"""(?<![\w"'-])(?:{name})(?![\w"'-]|[ \t]*=[^=])|@[\w.]*pipeline\b|\bpipeline[ \t]+as\b"""
     )
-    return re.compile(
-        rf"{words}|HyperDrive|ParallelRun|set_resources|runsettings|components?\.(?:get|load)".encode()
-    )
+    words += r"|HyperDrive|ParallelRun|set_resources|runsettings|components?\.(?:get|load)"
+    return re.compile(words.encode())
 
 
 # Of the files that are parsed, only those that match can have a target.
@@ -202,47 +179,21 @@ PROOFS = frozenset(
 )
 # Attributes of a leaf step that hold settings.
 LEAF_ATTRIBUTES = frozenset(
-    {
-        "resources",
-        "set_resources",
-        "environment_variables",
-        "distribution",
-        "limits",
-        "runsettings",
-        "compute",
-    }
+    (
+        *("resources", "set_resources", "environment_variables", "distribution", "limits"),
+        *("runsettings", "compute"),
+    )
 )
 STEP_ATTRIBUTES = LEAF_ATTRIBUTES | {"outputs", "sweep"}
 
 # Calls that may take a step without changing its settings.
 HARMLESS_CALLS = frozenset(
-    {
-        "print",
-        "display",
-        "append",
-        "extend",
-        "add",
-        "create_or_update",
-        "submit",
-        "validate",
-        "len",
-        "repr",
-        "str",
-    }
-    | {
-        "type",
-        "isinstance",
-        "id",
-        "vars",
-        "dir",
-        "pprint",
-        "info",
-        "debug",
-        "Pipeline",
-        "condition",
-        "if_else",
-    }
-    | {"do_while", "parallel_for", "stream", "begin_create_or_update", "archive"}
+    (
+        *("do_while", "parallel_for", "stream", "begin_create_or_update", "archive", "print"),
+        *("display", "append", "extend", "add", "create_or_update", "submit", "validate", "len"),
+        *("repr", "str", "type", "isinstance", "id", "vars", "dir", "pprint", "info", "debug"),
+        *("Pipeline", "condition", "if_else"),
+    )
 )
 
 
