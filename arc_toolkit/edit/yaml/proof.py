@@ -113,8 +113,13 @@ def _are_same_keys(
             if not has_value(key, leaf.name):
                 return False
             leaf = None if leaf.value is None else Put(leaf.value)
-        elif not is_same_but_for(None, old_key, key, compared):
+        elif (key.tag != old_key.tag or key.value != old_key.value) and not is_same_but_for(
+            None, old_key, key, compared
+        ):
             return False
+        # Most keys and values are scalars that stay: no call for them.
+        if leaf is None and value.tag == old_value.tag and value.value == old_value.value:
+            continue
         if not is_same_but_for(leaf, old_value, value, compared):
             return False
     return True
