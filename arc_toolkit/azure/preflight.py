@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Literal, NamedTuple
 
-from arc_toolkit.azure import extension, scheduler_config
+from arc_toolkit.azure import extension
 from arc_toolkit.azure.preflight_facts import (
     INSTANCE_TYPES_CRD,
     CannotTell,
@@ -463,7 +463,7 @@ def _scale_from_zero(facts: Facts) -> CheckResult:
         return ok("no pool scales from zero")
     if require_fact(facts.extension) is None:
         raise CannotTell("the extension is not installed")
-    setting = scheduler_config.SETTING
+    setting = extension.SCHEDULER_SETTING
     pool = f"pool {', '.join(zero)} scales from zero"
     name = facts.settings.get(setting)
     if not extension.is_on(facts.settings, extension.VOLCANO, True) and not name:
@@ -471,13 +471,15 @@ def _scale_from_zero(facts: Facts) -> CheckResult:
             f"{pool}, and the extension does not install Volcano: how is yours configured?"
         )
     if not name:
-        holding = " and ".join(scheduler_config.HOLDING)
+        holding = " and ".join(extension.HOLDING_PLUGINS)
         text = f"{pool}, but Volcano's {holding} make no pod for a job beyond the "
         text += (
             "nodes that are there: apply the output of `arc-toolkit cluster scheduler-config`, then"
         )
-        return not_ok(text, extension_command(f"update --set {setting}={scheduler_config.NAME}"))
-    if problem := scheduler_config.holding_problem(require_fact(facts.scheduler_config)):
+        return not_ok(
+            text, extension_command(f"update --set {setting}={extension.SCHEDULER_CONFIG_NAME}")
+        )
+    if problem := extension.holding_problem(require_fact(facts.scheduler_config)):
         command = FixCommand("arc-toolkit cluster scheduler-config", TargetOptions.NONE)
         return not_ok(f"{pool}, but of the ConfigMap {name}: {problem}", command)
     return ok(f"{pool}, and the ConfigMap {name} lets jobs for it in")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from arc_toolkit.azure import extension, operations, scheduler_config
+from arc_toolkit.azure import extension, operations
 from arc_toolkit.azure.scope import Cluster, Resolver
 from arc_toolkit.azure.session import AzureUnavailable, Session
 from arc_toolkit.azure.workspace_computes import attached_computes, list_computes
@@ -223,7 +223,7 @@ def cluster_side(client: Client, progress: Progress, azure: Mapping[str, Any]) -
     installed = azure["extension"]
     settings = {} if isinstance(installed, UnknownFact) else extension.settings_of(installed)
     config: Any = None
-    if name := settings.get(scheduler_config.SETTING):
+    if name := settings.get(extension.SCHEDULER_SETTING):
         config = _fact(lambda: _config_map(client, name))
     return {
         "crds": crds,

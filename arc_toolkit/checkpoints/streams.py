@@ -18,7 +18,7 @@ from _thread import get_ident, start_new_thread
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 
-from arc_toolkit.checkpoints.digests import BLOCK, Crc32
+from arc_toolkit.checkpoints.manifest import BLOCK, Crc32
 
 TYPE_CHECKING = False  # `typing` alone takes as long to import as all the rest
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from arc_toolkit.azure import scheduler_config
+from arc_toolkit.azure import extension
 from arc_toolkit.cli.console import Console
 from arc_toolkit.errors import OK
 
@@ -13,11 +13,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "Prints a ConfigMap; nothing is changed. The extension uses it after\n"
         "  arc-toolkit cluster extension update --set "
-        f"{scheduler_config.SETTING}={scheduler_config.NAME}\n\n"
+        f"{extension.SCHEDULER_SETTING}={extension.SCHEDULER_CONFIG_NAME}\n\n"
         "example:\n  arc-toolkit cluster scheduler-config | kubectl apply --filename -"
     )
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
-    console.out(scheduler_config.config_map_text(), end="")
+    console.out(extension.config_map_text(), end="")
     return OK

@@ -20,8 +20,8 @@ from arc_toolkit.kube.labels import matches, some_names
 from arc_toolkit.kube.nodes import Node, UnusableNode
 from arc_toolkit.kube.raw import Json, mapping
 from arc_toolkit.sizing.instance_types import MANAGED_BY, PREFIX
-from arc_toolkit.sizing.node_group import NodeGroup
 from arc_toolkit.sizing.node_selection import Selection
+from arc_toolkit.sizing.shares import NodeGroup
 
 
 @dataclass(frozen=True, slots=True)

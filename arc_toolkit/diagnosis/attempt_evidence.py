@@ -1,7 +1,7 @@
 """The evidence about one attempt, by place: its pod, its containers, its node, and texts.
 
 Only what each piece says in its time window (times.py); `causes.py` asks the questions. What a
-reason string means is in data/signals.csv, what a text means in kubelet_messages.py.
+reason string means is in data/signals.csv, what a text means in container_evidence.py.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from arc_toolkit.diagnosis import kubelet_messages, signals, times
+from arc_toolkit.diagnosis import container_evidence, signals, times
 from arc_toolkit.diagnosis.cluster_index import ClusterIndex, within
 from arc_toolkit.diagnosis.container_evidence import (
     ONLY_SIDECAR,
+    Reading,
     container_candidates,
     main_containers,
     reading_candidate,
 )
 from arc_toolkit.diagnosis.gpu_messages import GpuProof
-from arc_toolkit.diagnosis.kubelet_messages import Reading
 from arc_toolkit.diagnosis.log_endings import LogEndingKind
 from arc_toolkit.diagnosis.log_evidence import NOTICED
 from arc_toolkit.diagnosis.model import CauseKind, Evidence, EvidenceSource, FileEvidence
@@ -157,7 +157,7 @@ def _pod_candidates(pod: PodState, context: AttemptContext) -> list[CauseCandida
     elif signal := table.get((EvidenceSource.POD_STATUS, pod.reason)):
         candidates.append(signal_candidate(signal, pod.end))
     for event in context.cluster.events_of_pod(pod):
-        if event.reason == "Evicted" and kubelet_messages.is_eviction(event.message):
+        if event.reason == "Evicted" and container_evidence.is_eviction(event.message):
             candidates.append(
                 _eviction_candidate(EvidenceSource.POD_EVENT, pod, event.message, event.time)
             )
@@ -172,7 +172,7 @@ def _eviction_candidate(
     source: EvidenceSource, pod: PodState, message: str, time: float | None
 ) -> CauseCandidate:
     main = {item.name for item in main_containers(pod.containers)}
-    reading = kubelet_messages.eviction_reading(
+    reading = container_evidence.eviction_reading(
         message, lambda name: name in main if main else not is_sidecar(name)
     )
     return reading_candidate(source, "Evicted", reading, time)
@@ -188,7 +188,7 @@ def _refusal(pod: PodState, context: AttemptContext) -> Reading | None:
     just_started = any(
         is_within(time, pod.start, START_UP_SECONDS, LOOK_AHEAD_SECONDS) for time in starts
     )
-    return kubelet_messages.refusal_reading(
+    return container_evidence.refusal_reading(
         pod.reason, pod.message, cluster.fewer_devices.get(node), just_started
     )
 
@@ -288,7 +288,7 @@ def _is_own_kill(event: ClusterEvent, context: AttemptContext) -> bool:
     )
     return is_within(
         event.time, context.end, SAME_KILL_SECONDS, 0
-    ) and kubelet_messages.fills_limit(event.message, limit, 0.0 if lost_a_child else 0.5)
+    ) and container_evidence.fills_limit(event.message, limit, 0.0 if lost_a_child else 0.5)
 
 
 def _is_own_disk_error(event: ClusterEvent, context: AttemptContext) -> bool:
@@ -384,7 +384,7 @@ def _log_candidates(failure: tuple[str, str] | None) -> list[CauseCandidate]:
     code, diagnostics = failure
     pattern = _pod_pattern(diagnostics)
     if pattern.get("reason") == "Evicted":
-        reading = kubelet_messages.eviction_reading(
+        reading = container_evidence.eviction_reading(
             str(pattern.get("message", "")), lambda name: name.endswith(signals.MAIN_CONTAINER)
         )
         return [reading_candidate(EvidenceSource.LOG, "Evicted", reading, None)]

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
 from arc_toolkit.diagnosis import times, trim
-from arc_toolkit.diagnosis.allowed_text import allowed_reason, allowed_text
 from arc_toolkit.diagnosis.model import ClusterFacts, RecordingGap
 from arc_toolkit.diagnosis.signals import is_bad
+from arc_toolkit.diagnosis.trim import allowed_reason, allowed_text
 from arc_toolkit.errors import ArcError
 from arc_toolkit.file_io import reason
 from arc_toolkit.kube.raw import Json

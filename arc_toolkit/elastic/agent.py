@@ -23,8 +23,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from arc_toolkit.elastic.agent_server import LineConnection, Message, ReservedPort, connect
 from arc_toolkit.elastic.checkpoint_copies import CopyKeeper, CopyServer, copies_folder, get
-from arc_toolkit.elastic.messages import LineConnection, Message, ReservedPort, connect
 from arc_toolkit.elastic.rank_placement import gpus_of
 from arc_toolkit.elastic.ranks import RankProcess, Template
 from arc_toolkit.notices.notice import EVICTED_EXIT_CODE, Notice, NoticeKind

@@ -13,11 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from arc_toolkit.elastic.agent import UNKNOWN_SECONDS
-from arc_toolkit.elastic.agent_server import AgentLink, AgentServer, ClusterPort
+from arc_toolkit.elastic.agent_server import AgentLink, AgentServer, ClusterPort, Message
 from arc_toolkit.elastic.checkpoint_copies import CopyServer, copies_folder, newest
-from arc_toolkit.elastic.failure_budget import FailureBudget
-from arc_toolkit.elastic.generation import Agreement, Generation, StopRequest
-from arc_toolkit.elastic.messages import Message
+from arc_toolkit.elastic.generation import Agreement, FailureBudget, Generation, StopRequest
 from arc_toolkit.elastic.rank_placement import Placement, place_ranks
 from arc_toolkit.elastic.run_config import RunConfig, newest_saved_step, rank_job
 from arc_toolkit.elastic.throughput import MEASURE_SECONDS, Throughput, size_that_pays

@@ -19,7 +19,6 @@ from arc_toolkit.kube.nodes import Node
 from arc_toolkit.kube.quantities import KI, cpu_text, devices_text, memory_text
 from arc_toolkit.kube.taints import Toleration
 from arc_toolkit.resources import render
-from arc_toolkit.sizing.node_group import NodeGroup
 from arc_toolkit.sizing.schedulable import Assumptions, Schedulable, WaterfallLine
 from arc_toolkit.sizing.selectors import (
     Selector,
@@ -29,7 +28,16 @@ from arc_toolkit.sizing.selectors import (
     tighten,
     unintended_nodes,
 )
-from arc_toolkit.sizing.shares import DoesNotFit, Portion, Share, Size, fit, portion_of, split
+from arc_toolkit.sizing.shares import (
+    DoesNotFit,
+    NodeGroup,
+    Portion,
+    Share,
+    Size,
+    fit,
+    portion_of,
+    split,
+)
 from arc_toolkit.sizing.type_names import (
     DEFAULT_TEMPLATE,
     check_template,

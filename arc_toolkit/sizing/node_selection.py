@@ -21,7 +21,6 @@ from arc_toolkit.kube.quantities import MI
 from arc_toolkit.kube.taints import Toleration
 from arc_toolkit.sizing import vm_sizes
 from arc_toolkit.sizing.fits import Candidate
-from arc_toolkit.sizing.node_group import NodeGroup
 from arc_toolkit.sizing.occupants import Occupant, occupants_by_node, profile
 from arc_toolkit.sizing.reservations import Version
 from arc_toolkit.sizing.schedulable import (
@@ -32,6 +31,7 @@ from arc_toolkit.sizing.schedulable import (
     version_of,
 )
 from arc_toolkit.sizing.selectors import gpu_parts
+from arc_toolkit.sizing.shares import NodeGroup
 from arc_toolkit.text import plural
 
 DEFAULT_DAEMONSETS = ("aks-overlay", "azureml")

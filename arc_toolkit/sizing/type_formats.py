@@ -12,8 +12,8 @@ from arc_toolkit.output.json_document import document
 from arc_toolkit.output.table import table
 from arc_toolkit.sizing.instance_types import MANAGED_BY, InstanceType, documents, type_list
 from arc_toolkit.sizing.instance_types import files as type_files
-from arc_toolkit.sizing.node_group import NodeGroup
 from arc_toolkit.sizing.node_selection import Selection
+from arc_toolkit.sizing.shares import NodeGroup
 from arc_toolkit.sizing.waterfall import type_json
 
 

@@ -21,7 +21,7 @@ from arc_toolkit.sizing.shares import Portion, Share, Size
 
 if TYPE_CHECKING:
     from arc_toolkit.sizing.instance_types import InstanceType
-    from arc_toolkit.sizing.node_group import NodeGroup
+    from arc_toolkit.sizing.shares import NodeGroup
 
 DEFAULT_TEMPLATE = "{cpu}cpu{memory}g{gpu}"
 _FIELDS = ("cpu", "memory", "gpu", "gpus", "size", "pool", "share", "n")

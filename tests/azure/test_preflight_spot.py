@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from arc_toolkit.azure import scheduler_config
+from arc_toolkit.azure import extension
 from arc_toolkit.azure.preflight import Check
 from arc_toolkit.azure.preflight_facts import UnknownFact
 from tests.azure.objects import installed, node
@@ -128,7 +128,7 @@ POOLS = {"properties": {"agentPoolProfiles": [ZERO]}}
 
 
 def from_zero(conf: str | None = None, **settings: str) -> Check:
-    named = {scheduler_config.SETTING: "mine"} if conf is not None else {}
+    named = {extension.SCHEDULER_SETTING: "mine"} if conf is not None else {}
     maps = {"mine": conf} if conf else {}
     return check(
         "scale from zero",
@@ -140,7 +140,7 @@ def test_the_extension_as_it_comes_never_starts_a_pool_at_zero() -> None:
     row = from_zero()
     assert row.state == "not ok"
     assert "overcommit and proportion" in row.reason
-    setting = f"{scheduler_config.SETTING}={scheduler_config.NAME}"
+    setting = f"{extension.SCHEDULER_SETTING}={extension.SCHEDULER_CONFIG_NAME}"
     assert fix(row) == f"arc-toolkit cluster extension update --set {setting}"
     assert check("scale from zero", facts()).reason == "no pool scales from zero"
 
@@ -168,9 +168,9 @@ def test_the_configuration_that_is_offered_lets_jobs_in_and_keeps_gangs(arc: Any
     offered = yaml.safe_load(result.out)
     assert (offered["metadata"]["namespace"], offered["metadata"]["name"]) == (
         "azureml",
-        scheduler_config.NAME,
+        extension.SCHEDULER_CONFIG_NAME,
     )
-    conf = offered["data"][scheduler_config.KEY]
+    conf = offered["data"][extension.SCHEDULER_CONFIG_KEY]
     assert from_zero(conf).state == "ok"
     # The extension's own, without the two plugins.
     expected = yaml.safe_load(DEFAULT)

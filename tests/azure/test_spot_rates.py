@@ -9,8 +9,8 @@ from datetime import date
 import pytest
 
 from arc_toolkit.azure import session as azure_session
+from arc_toolkit.azure.operations import SpotFacts, spot_facts
 from arc_toolkit.azure.session import NOT_SIGNED_IN, Session
-from arc_toolkit.azure.spot_rates import SpotFacts, spot_facts
 from arc_toolkit.errors import ArcError
 from tests.azure.arm_server import Arm
 from tests.azure.conftest import StaticCredential

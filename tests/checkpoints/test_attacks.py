@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 from arc_toolkit.checkpoints import Checkpoint, CheckpointError, Store
-from arc_toolkit.checkpoints.digests import digest_files
-from arc_toolkit.checkpoints.manifest import NAME, verify
+from arc_toolkit.checkpoints.manifest import NAME, digest_files, verify
 from tests.checkpoints.stores import newest_step, quiet, save
 from tests.support import ROOT, unavailable
 

@@ -25,8 +25,7 @@ import pytest
 
 from arc_toolkit.checkpoints import Checkpoint, CheckpointError, Store
 from arc_toolkit.checkpoints import streams as module
-from arc_toolkit.checkpoints.digests import BLOCK, digest_files
-from arc_toolkit.checkpoints.manifest import verify
+from arc_toolkit.checkpoints.manifest import BLOCK, digest_files, verify
 from arc_toolkit.checkpoints.streams import DigestedFile
 from tests.checkpoints.killed_writer import newest_after_kills
 from tests.checkpoints.stores import quiet

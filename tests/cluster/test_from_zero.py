@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from arc_toolkit.azure import scheduler_config
+from arc_toolkit.azure import extension
 from tests.azure.test_preflight_spot import DEFAULT, DOCUMENTED, INDENTED
 from tests.cluster.control_plane import ApiError, ControlPlane
 from tests.cluster.objects import node
@@ -174,7 +174,9 @@ def test_which_configuration_of_volcano_makes_pods_for_a_pool_at_zero(
     cluster.wait("the pod of a job that waited", lambda: len(pods_of(cluster, "held")) == 1, 60)
 
     cluster.restart_volcano_scheduler(
-        yaml.safe_load(arc("cluster", "scheduler-config").out)["data"][scheduler_config.KEY]
+        yaml.safe_load(arc("cluster", "scheduler-config").out)["data"][
+            extension.SCHEDULER_CONFIG_KEY
+        ]
     )
     start_job(cluster, "gang", 2)
     cluster.wait("both pods at once", lambda: len(pods_of(cluster, "gang")) == 2, 60)

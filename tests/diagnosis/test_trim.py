@@ -17,9 +17,9 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from arc_toolkit.diagnosis import cluster_index, report, trim
-from arc_toolkit.diagnosis.allowed_text import allowed_reason, allowed_text
 from arc_toolkit.diagnosis.history import History, RecordedChange
 from arc_toolkit.diagnosis.model import ClusterFacts, Stats
+from arc_toolkit.diagnosis.trim import allowed_reason, allowed_text
 from arc_toolkit.output.redaction import redact
 from tests.diagnosis import incident_cases
 from tests.diagnosis.sample import fleet

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from arc_toolkit.checkpoints import Store
-from arc_toolkit.elastic.failure_budget import FailureBudget
-from arc_toolkit.elastic.generation import Agreement, Generation, StopRequest
+from arc_toolkit.elastic.generation import Agreement, FailureBudget, Generation, StopRequest
 from arc_toolkit.elastic.rank_placement import Placement
 from arc_toolkit.elastic.throughput import Throughput
 from arc_toolkit.elastic.timeline import OutputLog, Timeline

@@ -15,7 +15,6 @@ from arc_toolkit.kube.nodes import parse_node, unusable
 from arc_toolkit.kube.pods import Pod
 from arc_toolkit.kube.quantities import GI, KI, MI
 from arc_toolkit.sizing import occupants, vm_sizes
-from arc_toolkit.sizing.node_group import NodeGroup
 from arc_toolkit.sizing.node_selection import DaemonSets, group_nodes, size_nodes
 from arc_toolkit.sizing.schedulable import (
     Assumptions,
@@ -24,7 +23,7 @@ from arc_toolkit.sizing.schedulable import (
     schedulable_of_node,
     schedulable_of_size,
 )
-from arc_toolkit.sizing.shares import Share, split
+from arc_toolkit.sizing.shares import NodeGroup, Share, split
 from tests.sizing.builders import node, pod
 
 SIZES = sorted(vm_sizes.table())
