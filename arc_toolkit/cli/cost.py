@@ -214,8 +214,8 @@ def azure_rate(size: str, region: str) -> tuple[EvictionRate, VmPrice | None]:
     from datetime import date
 
     from arc_toolkit.azure import session as azure_session
+    from arc_toolkit.azure.operations import spot_facts
     from arc_toolkit.azure.scope import read_az_defaults
-    from arc_toolkit.azure.spot_rates import spot_facts
     from arc_toolkit.cost.eviction_rates import parse_rate
     from arc_toolkit.cost.prices import VmPrice
 

@@ -340,7 +340,6 @@ def connect(
         from kubernetes.client import ApiClient, Configuration
     except ImportError:
         raise missing_extra("cluster", "a live cluster") from None
-    from arc_toolkit.cluster.kubeconfig import certificate_expired, load
 
     configuration = Configuration()
     with announce_wait(announce or (lambda text: None), "the sign-in command of the kubeconfig"):
