@@ -321,6 +321,35 @@ def test_a_cycle_is_noticed(monkeypatch: pytest.MonkeyPatch, code: str, is_cycle
     assert import_cycles() == ([{"kube.a", "kube.b", "kube.c"}] if is_cycle else [])
 
 
+def top_names(tree: ast.Module) -> set[str]:
+    """The names that a module defines or imports at its top."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names |= {alias.asname or alias.name for alias in node.names}
+    return names
+
+
+def is_defined(name: str) -> bool:
+    """Whether a dotted name below `arc_toolkit` is a module, or a name of one."""
+    module, _, last = name.rpartition(".")
+    return name in modules() or (module in modules() and last in top_names(modules()[module]))
+
+
+def test_imports_inside_of_functions_exist() -> None:
+    names = {name for tree in modules().values() for name in imports(tree)}
+    ours = {name.removeprefix("arc_toolkit.") for name in names if name.startswith("arc_toolkit.")}
+    # `import_module(f"arc_toolkit.cli.{name}")` is read up to its first field.
+    assert {name for name in ours if not name.endswith(".") and not is_defined(name)} == set()
+    assert is_defined("edit.yaml.nodes.YamlNode")
+    assert not is_defined("edit.yaml.parts")
+    assert not is_defined("edit.yaml.nodes.Node")
+
+
 def test_every_package_has_a_row() -> None:
     packages = {name.partition(".")[0] for name in modules() if name} - {"cli"}
     assert packages <= set(ALLOWED)
