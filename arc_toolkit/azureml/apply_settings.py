@@ -180,7 +180,7 @@ def place_compute(plan: Plan) -> None:
 
 
 def _leaves(plan: Plan, steps: Iterable[Target], depth: int = 0) -> Iterator[Target]:
-    """The steps of a pipeline; a step that is a pipeline stands for its steps, if they can be read."""
+    """The steps of a pipeline; a nested pipeline is replaced by its steps, if they can be read."""
     for step in steps:
         is_pipeline = step.kind.family == Family.PIPELINE and depth < MAX_PIPELINE_DEPTH
         document = plan.project.referenced(step) if is_pipeline else None

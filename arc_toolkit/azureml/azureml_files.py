@@ -173,12 +173,12 @@ class YamlTask(FileTask[YamlText, YamlPlan]):
         if not requested:
             return "nothing in it needs a fix"
         if plan.already_as_requested:
-            return "it has all that was asked for"
+            return "already up to date"
         if not any(plan.wants(requested[0], target) for target in plan.known_targets()):
             return "nothing in it is selected (--step, --kind, or an inline ignore)"
         if requested == ["threads"]:
             return "no evidence of LightGBM or FAISS in what it runs"
-        return "nothing in it takes what was asked for"
+        return "no job or step here supports these settings"
 
 
 def plan_yaml(plan: YamlPlan) -> YamlPlan:

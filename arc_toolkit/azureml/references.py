@@ -155,7 +155,7 @@ class ProjectFiles:
                     self._uses.setdefault(reference, set()).add("python")
                 whole = os.path.normpath("/".join([*joined, before])).split("/")
                 parts = [part for part in whole if part not in ("", ".", "..")]
-                # `{folder}/train.yml`: what a variable stands for is not known.
+                # `{folder}/train.yml`: the value of a variable is not known.
                 known = next((at for at in range(len(parts), 0, -1) if "{" in parts[at - 1]), 0)
                 self._python_files.setdefault(last, []).append(
                     (tuple(parts[known:]), folder_of(path))

@@ -71,7 +71,7 @@ def pods_of(workload: Workload) -> tuple[PodSpec, ...]:
 
     A Workflow with a toleration, and a template `train` with a nodeSelector and no toleration: one
     pod spec, at the template, with both. Parts without pods of their own (steps, a DAG) are left
-    out. A workflow without templates, such as one with a workflowTemplateRef, stands for its pods.
+    out. A workflow without templates, such as one with a workflowTemplateRef, is taken as its own pods.
     """
     specs = workload.pod_specs
     if workload.kind.retry is Retry.ARGO:

@@ -154,9 +154,9 @@ def test_a_named_file_that_is_not_changed_has_a_reason(arc: Arc, tmp_path: Path)
         (
             COMMAND_JOB + "resources:\n  instance_type: 32cpu128g\n",
             TYPE,
-            "it has all that was asked for",
+            "already up to date",
         ),
-        (COMPONENT, ("--compute", "aks"), "nothing in it takes what was asked for"),
+        (COMPONENT, ("--compute", "aks"), "no job or step here supports these settings"),
         (COMMAND_JOB, (*TYPE, "--kind", "sweep"), "nothing in it is selected"),
         (
             COMMAND_JOB.replace("lightgbm", "other"),

@@ -57,14 +57,14 @@ def test_mutated_files_are_changed_once_or_have_a_reason(
 def test_a_renamed_key_that_a_setting_would_change_again_is_refused() -> None:
     text = "type: pipeline\njobs:\n  a:\n    type: command\n    comput: azureml:x\n"
     result = patch(text, compute="b", unsafe_fixes=True)
-    assert result.refused == "a second run would change it again"
+    assert result.refused == "not stable: a second run would change the file again"
     assert not any(finding.applied for finding in result.findings)
 
 
 def test_a_renamed_key_that_brings_evidence_of_a_framework_is_refused() -> None:
     text = "type: command\ncommand: x\n&a nvironment: azureml:lightgbm:1\n"
     result = patch(text, threads="auto", unsafe_fixes=True)
-    assert result.refused == "a second run would change it again"
+    assert result.refused == "not stable: a second run would change the file again"
     assert not any(finding.applied for finding in result.findings)
     assert (
         patch(text, unsafe_fixes=True).after == text.replace("nvironment", "environment").encode()

@@ -111,7 +111,7 @@ def test_a_yaml_plan_that_would_change_its_result_again(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(azureml_files, "plan_yaml", plan)
     result = patch(YAML, compute="b", threads="lightgbm")
-    refused(result, "a second run would change it again")
+    refused(result, "not stable: a second run would change the file again")
 
 
 @pytest.mark.parametrize("run", [patch_python, patch_cells])
@@ -125,4 +125,4 @@ def test_a_python_plan_that_would_change_its_result_again(
         return true(module, project, settings, path, first) if first is None else first
 
     monkeypatch.setattr("arc_toolkit.azureml.python.python_engine.make_plan", plan)
-    refused(run(), "a second run would change it again")
+    refused(run(), "not stable: a second run would change the file again")

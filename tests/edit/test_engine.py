@@ -131,7 +131,7 @@ def test_a_plan_that_never_ends_is_refused() -> None:
 
     result = run("key: old\n", Restless())
     assert result.after is None
-    assert result.refused == "a second run would change it again"
+    assert result.refused == "not stable: a second run would change the file again"
     assert messages(result) == []
 
 

@@ -360,7 +360,10 @@ def test_a_conversion_that_a_second_run_would_change_is_refused(
         "early_termination = BanditPolicy(1, slack_factor=0.2)", 'algorithm = "grid"'
     )
     result = convert_python(text)
-    assert (result.after, result.refused) == (None, "a second run would change it again")
+    assert (result.after, result.refused) == (
+        None,
+        "not stable: a second run would change the file again",
+    )
 
 
 def test_a_sweep_in_a_loop_and_two_of_the_same_name_are_converted() -> None:

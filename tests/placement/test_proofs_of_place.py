@@ -39,7 +39,7 @@ def test_a_plan_that_would_change_its_result_again(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("arc_toolkit.placement.place_files.place_objects", lying)
     result = place(pod())
     assert result.after is None
-    assert result.refused == "a second run would change it again"
+    assert result.refused == "not stable: a second run would change the file again"
 
 
 CODE = """\
@@ -99,7 +99,7 @@ def test_a_plan_of_code_that_would_change_its_result_again(monkeypatch: pytest.M
     monkeypatch.setattr("arc_toolkit.placement.code.code_files.make_code_plan", plan)
     result = place_code()
     assert result.after is None
-    assert result.refused == "a second run would change it again"
+    assert result.refused == "not stable: a second run would change the file again"
 
 
 def test_an_edit_that_cannot_be_proved_does_not_take_the_other_workloads_with_it() -> None:

@@ -69,7 +69,7 @@ class FilePlan(ABC, Generic[E]):
     def compare(self, second: FilePlan[E]) -> None:
         """`Refused` unless the plan of the changed file has nothing left to do."""
         if not second.is_empty:
-            raise Refused("a second run would change it again")
+            raise Refused("not stable: a second run would change the file again")
 
     def close(self) -> None:
         """Free what only the collector of cycles would."""
