@@ -39,17 +39,6 @@ def read_raw(path: str) -> bytes:
         return stream.read()
 
 
-def is_missing(path: str) -> bool:
-    """Whether nothing is at a path; what is there and cannot be looked at is not missing. Cheaper than to open it."""
-    try:
-        os.stat(path)
-    except FileNotFoundError:
-        return True
-    except OSError:
-        pass
-    return False
-
-
 def read_text(path: str | Path) -> str:
     """UTF-8 text with its newlines as they are; a BOM is dropped."""
     return decode(read_bytes(path), path)

@@ -11,22 +11,33 @@ from __future__ import annotations
 import csv
 import io
 import logging
+import re
 from collections.abc import Iterator
 from datetime import date
 from importlib.metadata import version
 from typing import Any
 
-from arc_toolkit.azureml.rules.schema_keys import MAPPINGS
+from arc_toolkit.azureml.rules.key_rules import MAPPINGS
 from arc_toolkit.file_io import write_atomic
 from arc_toolkit.resources import data_file
 
 FIELDS = ("family", "role", "below", "keys")
+# A v1.5 spec has no schema in azure-ai-ml, which takes every key; these are of its specification.
+SPEC_KEYS = """
+$schema type name version display_name description tags is_deterministic is_archived
+successful_return_code inputs outputs code command environment environment_variables
+launcher parallel hemera scope hdinsight starlite datatransfer sweep trial algorithm
+objective search_space limits early_termination runsettings annotations category contact
+author intellectual_property additional_includes
+"""
 
 
 def rows() -> list[dict[str, str]]:
     """The table, in order."""
     logging.disable(logging.CRITICAL)
-    known: dict[tuple[str, str, str], set[str]] = {}
+    known: dict[tuple[str, str, str], set[str]] = {
+        ("", "spec", ""): set(re.findall(r"\S+", SPEC_KEYS))
+    }
     for family, role, kind in _schemas():
         schema = kind(context={"base_path": "."}) if isinstance(kind, type) else kind
         known.setdefault((family, role, ""), set()).update(_keys(schema), {"$schema"})

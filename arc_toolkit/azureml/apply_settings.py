@@ -6,28 +6,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from arc_toolkit.azureml.apply_threads import place_threads
 from arc_toolkit.azureml.documents import Setting, Target, is_bound
-from arc_toolkit.azureml.expose import expose_parameters
-from arc_toolkit.azureml.kinds import Family, Role, Slot
-from arc_toolkit.azureml.plan import Plan
-from arc_toolkit.azureml.values import MAX_PIPELINE_DEPTH
+from arc_toolkit.azureml.expose import Exposer, expose_parameters
+from arc_toolkit.azureml.kinds import TRIALS, Family, Role, Slot
+from arc_toolkit.azureml.plan import MAX_PIPELINE_DEPTH, Plan
 from arc_toolkit.edit.yaml.nodes import KeyPath, get, text_of
 
 
-def apply_settings(plan: Plan) -> None:
+def apply_settings(plan: Plan, exposer: Exposer) -> None:
     """Everything that was asked for."""
-    exposed = expose_parameters(plan) if plan.settings.expose_parameters else ()
-    place_resources(plan, exposed)
+    place_resources(plan, exposer)
     place_compute(plan)
     if plan.settings.threads not in (None, "off"):
         place_threads(plan)
 
 
-def place_resources(plan: Plan, exposed: Collection[tuple[Target, Slot]]) -> None:
-    """Instance type and count, except those that are bound to an input of the pipeline."""
+def place_resources(plan: Plan, exposer: Exposer) -> None:
+    """Instance type and count: literal values, or bound to an input of the pipeline."""
+    exposes = plan.settings.expose_parameters
+    exposed = expose_parameters(plan, exposer) if exposes else set()
     requested = [
         Setting(slot.rule, slot, value)
         for slot, value in plan.requested_resources().items()
@@ -41,7 +41,7 @@ def place_resources(plan: Plan, exposed: Collection[tuple[Target, Slot]]) -> Non
             continue  # its steps have them
         if target.parent is not None and kind.role == Role.COMPONENT:
             continue  # written in place inside of a step, which overrides it
-        if plan.leaves_to_parameters(target):
+        if exposes and exposer.leaves_to_parameters(target):
             continue
         free = [item for item in requested if (target, item.slot) not in exposed]
         settings = [setting.on(target) for setting in free]
@@ -135,7 +135,7 @@ def _other_nodes(plan: Plan, target: Target, count: str) -> Iterable[str]:
 
 def _count_before(plan: Plan, target: Target) -> str:
     """The count that a target has without this run."""
-    holders = (target, target.parent) if target.kind.role.is_trial else (target,)
+    holders = (target, target.parent) if target.kind.role in TRIALS else (target,)
     counts = [holder.text(*holder.path_of(_COUNT)) for holder in holders if holder]
     counts.append(text_of(get(plan.values.replaced_resources(target), "instance_count")))
     return next((count for count in counts if count is not None), "1")

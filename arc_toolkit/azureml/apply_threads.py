@@ -12,7 +12,7 @@ import yaml
 
 from arc_toolkit.azureml.documents import Setting, SourceFile, Target, is_bound
 from arc_toolkit.azureml.kinds import KINDS, Family, Role, Slot
-from arc_toolkit.azureml.plan import Plan
+from arc_toolkit.azureml.plan import Plan, Values
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.threads import (
     NOTHING,
@@ -25,7 +25,6 @@ from arc_toolkit.azureml.threads import (
     launched_processes,
     merge_prestep,
 )
-from arc_toolkit.azureml.values import Values
 from arc_toolkit.edit.files.ignores import find_ignores
 from arc_toolkit.edit.yaml.editor import YamlEditor
 from arc_toolkit.edit.yaml.nodes import get, position_of, text_of

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from arc_toolkit.azureml.apply_settings import apply_settings
 from arc_toolkit.azureml.documents import SourceFile, of_nodes, parse
-from arc_toolkit.azureml.expose_yaml import InnerParameters
+from arc_toolkit.azureml.expose import InnerParameters, YamlExposer
 from arc_toolkit.azureml.kinds import Family, Role, Slot
 from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.azureml.references import ProjectFiles
@@ -21,7 +21,7 @@ from arc_toolkit.edit.files.edits import SkipCause, Unreadable
 from arc_toolkit.edit.files.engine import FileTask, process_file
 from arc_toolkit.edit.files.plan import FailedGroups
 from arc_toolkit.edit.yaml.nodes import YamlText
-from arc_toolkit.file_io import is_missing, read_raw
+from arc_toolkit.file_io import read_raw
 from arc_toolkit.findings import FileResult
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class AzureMLFiles:
         self._by_folder = sorted(
             (by_folder or {}).items(), key=lambda item: len(item[0]), reverse=True
         )
-        self._project = ProjectFiles(read_raw, is_missing)
+        self._project = ProjectFiles(read_raw)
         # For options that name a step or a kind which no file has.
         self._steps: set[str] = set()
         self._families: set[str] = set()
@@ -162,11 +162,12 @@ class YamlTask(FileTask[YamlText, YamlPlan]):
             self._in_folder,
             before,
             failed_groups,
-            self._inner_parameters,
         )
         if self._note is not None and before is None:
             self._note(plan)
-        return plan_yaml(plan)
+        apply_settings(plan, YamlExposer(plan, self._inner_parameters))
+        run_rules(plan, text.text)
+        return plan
 
     def why_unchanged(self, plan: YamlPlan) -> str:
         requested = [rule for rule in plan.settings.placed if plan.settings.wants(rule)]
@@ -179,13 +180,6 @@ class YamlTask(FileTask[YamlText, YamlPlan]):
         if requested == ["threads"]:
             return "no evidence of LightGBM or FAISS in what it runs"
         return "no job or step here supports these settings"
-
-
-def plan_yaml(plan: YamlPlan) -> YamlPlan:
-    """All edits and findings for a file."""
-    apply_settings(plan)
-    run_rules(plan, plan.file.yaml.text)
-    return plan
 
 
 def patch_yaml(
@@ -237,9 +231,10 @@ def _expose_inner(
                 after = parse(path, result.after or data, project)
             except (OSError, Unreadable):
                 continue
-            plan, root = YamlPlan(after, project, settings), after.documents[0].root
+            root = after.documents[0].root
+            exposer = YamlExposer(YamlPlan(after, project, settings), inner)
             for slot in (Slot.INSTANCE_TYPE, Slot.INSTANCE_COUNT):
-                parameter = plan.parameter(root, slot)
+                parameter = exposer.parameter(root, slot)
                 default = root.text("inputs", parameter, "default")
                 if root.kind.role == Role.COMPONENT and default is not None:
                     inner[path][slot] = parameter, default

@@ -5,7 +5,8 @@ settings go onto.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
@@ -14,14 +15,14 @@ from typing import Protocol
 import yaml
 
 from arc_toolkit.azureml.kinds import (
+    CONTROL_TYPES,
     KINDS,
+    SPEC_TYPES,
+    V2_TYPES,
     Family,
     Role,
     Slot,
     TargetKind,
-    has_hint,
-    recognise,
-    step_kind,
 )
 from arc_toolkit.edit.files.edits import SkipCause, Unreadable
 from arc_toolkit.edit.yaml.nodes import (
@@ -41,6 +42,8 @@ from arc_toolkit.edit.yaml.writer import YamlStyle
 FILE_STYLE = YamlStyle(fold_before=("-", "$[["))
 
 
+# Key text -> (key node, value node).
+NodePairs = Mapping[str, tuple[YamlNode, YamlNode]]
 _OWN_RESOURCES = (KINDS[Family.COMMAND, Role.STEP], KINDS[Family.PARALLEL, Role.STEP])
 
 
@@ -58,6 +61,23 @@ RESOURCE_KEYS = (
 def is_bound(text: str | None) -> bool:
     """`${{parent.inputs.x}}`: a value that another place gives."""
     return text is not None and "${{" in text
+
+
+def items_below(
+    node: YamlNode | None, path: KeyPath = ()
+) -> Iterator[tuple[KeyPath, YamlNode | None, YamlNode]]:
+    """Path, key (none in a sequence) and value of all that is below a node, in the order of the
+    file.
+    """
+    rows: Iterable[tuple[str | int, YamlNode | None, YamlNode]] = ()
+    if isinstance(node, yaml.MappingNode):
+        rows = ((str(key.value), key, value) for key, value in node.value)
+    elif isinstance(node, yaml.SequenceNode):
+        rows = ((index, None, value) for index, value in enumerate(node.value))
+    for name, key, value in rows:
+        yield (*path, name), key, value
+        if not isinstance(value, yaml.ScalarNode):
+            yield from items_below(value, (*path, name))
 
 
 class State(Enum):
@@ -229,6 +249,162 @@ class SourceFile:
     documents: tuple[Document, ...]
 
 
+# --- which kind of document -----------------------------------------------------------------------
+
+_V1_SCHEMA = re.compile(r"componentsdk\.|azureml/sdk-(?:1-5|2-0)/")
+_SCHEMA_NAME = re.compile(r"([A-Za-z]+?)(job|component)?(?:\.schema)?\.json$", re.IGNORECASE)
+_DEPLOYMENT = re.compile(
+    r"([A-Za-z]*(?:Deployment|Endpoint|Schedule))(?:\.schema)?\.json$", re.IGNORECASE
+)
+# Keys that only a job has; a component that has one by mistake is recognised by its schema all the
+# same.
+_JOB_KEYS = frozenset({"compute", "experiment_name", "settings", "services", "queue_settings"})
+_COMPONENT_KEYS = frozenset({"version", "is_deterministic"})
+# `type: command` is in many kinds of files; with these keys beside it, it is AzureML.
+_NEEDED_KEYS = {Family.COMMAND: {"command"}, Family.SPARK: {"entry", "code"}}
+# Families with one role in files of their own.
+_ONLY_ROLES = {
+    Family.SWEEP: Role.JOB,
+    Family.FINETUNING: Role.JOB,
+    Family.PARALLEL: Role.COMPONENT,
+}
+# What a step without `type` is, by its keys.
+_STEP_SHAPES = (("trial", "sweep"), ("task", "parallel"), ("jobs", "pipeline"))
+
+# What the line begins with that says that a file may be about AzureML.
+_HINT = r"""
+    ["']?(?:\$schema|type|command|jobs|trial)["']?[ \t]*:
+    | ["']?apiVersion["']?[ \t]*:[ \t]*["']?amlarc\.
+    | [^\S\n]*\{                                   # all in braces, as in JSON
+"""
+_FIRST_HINT = re.compile(
+    rf"{_HINT} | (?:[ \t]*(?:\#[^\n]*)?\r?\n)*[ \t]+[^\s#]  # all of it indented", re.VERBOSE
+)
+# `re` looks for the newline first: `^` instead of it takes five times as long.
+_LATER_HINT = re.compile(rf"\n(?:{_HINT})", re.VERBOSE)
+
+
+def has_hint(text: str) -> bool:
+    """Whether a file may be about AzureML; one that is not is not composed at all."""
+    return _FIRST_HINT.match(text) is not None or _LATER_HINT.search(text) is not None
+
+
+def recognise(root: YamlNode, is_used: bool = False) -> tuple[TargetKind | None, str]:
+    """The kind of a document, by `type`, then `$schema`, then shape.
+
+    `is_used` says that a step names the file, which makes it a component where nothing else says
+    what it is. Or None and what it is instead: an empty text where nothing says that it is about
+    AzureML at all.
+    """
+    fields = pairs(root)
+    declared, schema = (
+        (text_of(fields[key][1]) if key in fields else None) or "" for key in ("type", "$schema")
+    )
+    # `pipelineComponentBatchDeployment` has `type: pipeline`, and no jobs
+    if match := _DEPLOYMENT.search(schema):
+        return None, f"an AzureML document ({match[1]}), not a job"
+    name = declared.partition("@")[0]
+    if family := SPEC_TYPES.get(name.lower()):
+        return KINDS[family, Role.SPEC], ""
+    if family := V2_TYPES.get(name):
+        return _by_type(family, schema, fields, is_used), ""
+    if name.endswith("Component"):
+        return KINDS[Family.OTHER, Role.SPEC], ""
+    if schema and not name:
+        return _by_schema(schema)
+    if schema:  # a `type` that is misspelt does not make it another document
+        kind = None if _V1_SCHEMA.search(schema) else _by_schema(schema)[0]
+        return kind, "" if kind else f"an AzureML document of type {name}, not a job"
+    if (text_of(get(root, "apiVersion")) or "").startswith("amlarc.azureml.com/"):
+        return None, "an InstanceType: see `arc-toolkit validate`"
+    return (None if name else _by_shape(fields, is_used)), ""
+
+
+def schema_family(schema: str) -> Family | None:
+    """The family that the `$schema` of a v2 file names."""
+    match = _SCHEMA_NAME.search(schema)
+    return V2_TYPES.get(match[1].lower()) if match and match[2] else None
+
+
+def _by_type(family: Family, schema: str, fields: NodePairs, is_used: bool) -> TargetKind | None:
+    if family in _ONLY_ROLES:
+        return KINDS[family, _ONLY_ROLES[family]]
+    is_spark, is_pipeline = family == Family.SPARK, family == Family.PIPELINE
+    has_component_keys = not _COMPONENT_KEYS.isdisjoint(fields)
+    has_job_keys = not _JOB_KEYS.isdisjoint(fields) or (is_spark and "resources" in fields)
+    says_component, says_job = (word in schema.lower() for word in ("component", "job"))
+    if is_spark and _V1_SCHEMA.search(schema):  # of v1.5: the same `type`, and keys of its own
+        is_job = says_job or (has_job_keys and not has_component_keys)
+        return KINDS[Family.SPARK, Role.JOB] if is_job else KINDS[Family.OTHER, Role.SPEC]
+    role = Role.COMPONENT if says_component else Role.JOB if says_job else None
+    if role == Role.JOB and schema_family(schema) not in (None, family) and has_component_keys:
+        role = None  # the `$schema` of something else says nothing
+    # A step uses it, whatever its `$schema` says, unless it is a job in all else.
+    if is_used and (has_component_keys or not (role == Role.JOB and has_job_keys)):
+        role = Role.COMPONENT
+    if role is None and family in (Family.AUTOML, Family.IMPORT, Family.DATA_TRANSFER):
+        role = Role.COMPONENT if has_component_keys else Role.JOB
+    elif role is None:
+        is_empty = is_pipeline and "jobs" not in fields and "component" not in fields
+        if not schema and (is_empty or not fields.keys() >= _NEEDED_KEYS.get(family, set())):
+            return None
+        # A pipeline job may have a name; a pipeline component without `version` looks the same.
+        is_named = has_component_keys or ("name" in fields and not is_pipeline)
+        role = Role.COMPONENT if is_named and not has_job_keys else Role.JOB
+    return KINDS[family, role]
+
+
+def _by_schema(schema: str) -> tuple[TargetKind | None, str]:
+    match = _SCHEMA_NAME.search(schema)
+    if match is None:
+        return None, ""
+    name, role = match[1].lower(), (match[2] or "").lower()
+    if _V1_SCHEMA.search(schema) and role == Role.COMPONENT:
+        # The specification: without `type` it is a CommandComponent.
+        return KINDS[SPEC_TYPES.get(name + role, Family.COMMAND), Role.SPEC], ""
+    if role and name in V2_TYPES and (kind := KINDS.get((V2_TYPES[name], Role(role)))):
+        return kind, ""
+    if "azureml" in schema.lower():
+        document = match[0].removesuffix(".json").removesuffix(".schema")
+        return None, f"an AzureML document ({document}), not a job"
+    return None, ""
+
+
+def _by_shape(fields: NodePairs, is_used: bool) -> TargetKind | None:
+    if is_used and _is_command(fields):
+        return KINDS[Family.COMMAND, Role.COMPONENT]
+    if "jobs" in fields and "on" not in fields:
+        for _, step in pairs(fields["jobs"][1]).values():
+            inner = pairs(step)
+            if "component" in inner or "trial" in inner or _is_command(inner):
+                return KINDS[Family.PIPELINE, Role.JOB]
+    if {"trial", "search_space", "objective"} <= fields.keys():
+        return KINDS[Family.SWEEP, Role.JOB]
+    if _is_command(fields) and not fields.keys().isdisjoint(("compute", "inputs", "code")):
+        return KINDS[Family.COMMAND, Role.JOB]
+    return None
+
+
+def _is_command(fields: NodePairs) -> bool:
+    return "command" in fields and "environment" in fields and "runs-on" not in fields
+
+
+def _step_kind(step: Target, component: TargetKind | None) -> TargetKind:
+    """The kind of a step, which may be that of the component file that it names."""
+    declared = step.text("type")
+    if not declared:
+        shapes = (family for key, family in _STEP_SHAPES if step.get(key) is not None)
+        named = component.family if component is not None else step.text("component", "type")
+        # azure-ai-ml takes a step without `type` for a command.
+        declared = next(shapes, None) or named or "command"
+    declared = declared.lower()  # the type of a step may have capitals, that of a file may not
+    family = Family.CONTROL if declared in CONTROL_TYPES else V2_TYPES.get(declared, Family.OTHER)
+    return KINDS.get((family, Role.STEP), KINDS[Family.OTHER, Role.STEP])
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
 class ReferenceResolver(Protocol):
     """The files that a file names, and how others use it."""
 
@@ -298,9 +474,7 @@ def _steps(pipeline: Target, path: str, resolver: ReferenceResolver) -> Iterator
         )
         reference = resolver.find(step.text("component"), path)
         needs_kind = reference is not None and step.get("type") is None
-        kind = step_kind(
-            step.fields, node, resolver.kind_of(reference) if needs_kind and reference else None
-        )
+        kind = _step_kind(step, resolver.kind_of(reference) if needs_kind and reference else None)
         step.kind = kind
         step.reference = (
             resolver.find(step.text("trial"), path) if kind.family == Family.SWEEP else reference

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
-
-import yaml
 
 from arc_toolkit.azureml.documents import Target, folder_of
 from arc_toolkit.azureml.kinds import Role
@@ -31,8 +29,13 @@ _COMMANDS: tuple[tuple[str, ...], ...] = (
     ("parallel", "entry"),
     ("parallel", "args"),
 )
-_ENVIRONMENTS: tuple[tuple[str, ...], ...] = (("environment",), ("task", "environment"))
-_CODES: tuple[tuple[str, ...], ...] = (("code",), ("task", "code"))
+# Files of dependencies, or what they would say, below an environment.
+_DEPENDENCIES: tuple[tuple[str, ...], ...] = (
+    ("conda_file",),
+    ("conda", "conda_dependencies_file"),
+    ("conda", "pip_requirements_file"),
+    ("conda", "conda_dependencies"),
+)
 
 _MAX_REMEMBERED = 512
 # Files of code that are read for one command.
@@ -45,6 +48,8 @@ _IMPORTS = re.compile(
     r"^[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import[ \t]+(\([^)]*\)|[^\n#]+)|import[ \t]+([^\n#]+))",
     re.MULTILINE,
 )
+# The names in `a as b, c`.
+_IMPORTED_NAME = re.compile(r"(?:^|[,(])\s*([\w.]+)")
 # Code that may run a framework without importing it: it loads a model, or trains with whatever is
 # installed.
 _HIDDEN_USE = re.compile(
@@ -78,155 +83,114 @@ class EvidenceReader:
 
     def __init__(self, files: ProjectFiles) -> None:
         self._files = files
-        self._kept: OrderedDict[tuple[str, ...], tuple[FrameworkEvidence, ...]] = OrderedDict()
-        self._decisive: dict[tuple[str, ...], bool] = {}
+        # Many jobs share their code and their environment.
+        self._in_code = lru_cache(_MAX_REMEMBERED)(self._read_code)
+        self._in_file = lru_cache(_MAX_REMEMBERED)(self._read_dependencies)
 
     def of_target(self, target: Target, path: str) -> tuple[FrameworkEvidence, ...]:
         """What a target itself, then the component it names, says about frameworks and workers."""
-        evidence = list(
-            self._of_node(target.node, path, target.kind.role == Role.SPEC, target.fields)
-        )
+        evidence = [*self._of_node(target.node, path, target.kind.role == Role.SPEC)]
         for inline in ("trial", "component"):
             if inline in target.fields:
                 evidence += self._of_node(target.fields[inline][1], path)
         if target.reference and (document := self._files.load(target.reference)):
             root = document.root
-            evidence += self._of_node(
-                root.node, target.reference, root.kind.role == Role.SPEC, root.fields
-            )
-        return tuple(dict.fromkeys(evidence)) if evidence else ()
+            evidence += self._of_node(root.node, target.reference, root.kind.role == Role.SPEC)
+        return tuple(dict.fromkeys(evidence))
 
     def _of_node(
-        self,
-        node: YamlNode,
-        path: str,
-        is_spec: bool = False,
-        own: Mapping[str, tuple[YamlNode, YamlNode]] | None = None,
+        self, node: YamlNode, path: str, is_spec: bool = False
     ) -> Iterator[FrameworkEvidence]:
-        if not isinstance(node, yaml.MappingNode):
-            return
-        own = pairs(node) if own is None else own
-        folder = folder_of(path)
+        fields = pairs(node)
         commands = [
             command
-            for first, *rest in _COMMANDS
-            if first in own and (command := text_of(get(own[first][1], *rest)))
+            for name, *rest in _COMMANDS
+            if name in fields and (command := text_of(get(fields[name][1], *rest)))
         ]
         for command in commands:
             yield from evidence_in_command(command)
         # The snapshot of a v1.5 spec is the folder of the spec unless it says otherwise.
         code = "." if is_spec else None
-        for first, *rest in _CODES:
-            if first in own:
-                code = text_of(get(own[first][1], *rest)) or code
-        decisive = False
+        code = text_of(get(node, "task", "code")) or text_of(get(node, "code")) or code
+        uses_none = False
         if code is not None and commands and ":" not in code.removeprefix("file:"):
-            root = os.path.normpath(os.path.join(folder, code.removeprefix("file:")))
-            key = (root, *commands)
-            yield from self._remember(key, lambda: self._of_code(root, commands, key))
-            decisive = self._decisive.get(key, False)
-        if not decisive:
-            for first, *rest in _ENVIRONMENTS:
-                if first in own and (environment := get(own[first][1], *rest)) is not None:
-                    yield from self._of_environment(
-                        environment, folder, (code or ".") if is_spec else ""
-                    )
+            root = os.path.normpath(os.path.join(folder_of(path), code.removeprefix("file:")))
+            evidence, uses_none = self._in_code(root, tuple(commands))
+            yield from evidence
+        snapshot = (code or ".") if is_spec else ""
+        for holder in (node, get(node, "task")) if not uses_none else ():
+            if (environment := get(holder, "environment")) is not None:
+                yield from self._of_environment(environment, folder_of(path), snapshot)
 
     # --- code -------------------------------------------------------------------------------------
 
-    def _of_code(
-        self, root: str, commands: list[str], key: tuple[str, ...]
-    ) -> Iterator[FrameworkEvidence]:
+    def _read_code(
+        self, root: str, commands: tuple[str, ...]
+    ) -> tuple[tuple[FrameworkEvidence, ...], bool]:
         """The scripts that the commands name, and all that they import from the code folder.
 
-        If all of it was read, nothing loads a model, and no framework is named, the code uses none,
-        even if the packages of a shared environment have one.
+        If all of it was read, nothing loads a model, and no framework is named, the code uses none
+        (the second value), even if the packages of a shared environment have one.
         """
         folder = os.path.dirname(root) if root.endswith(".py") else root
-        texts: dict[str, str | None] = {}
-        names = [name for command in commands for name in _scripts(command)]
-        paths = [os.path.normpath(os.path.join(folder, name)) for name in names]
-        paths += [
-            path
-            for command in commands
-            for module in _MODULE.findall(command)
-            for path in _module_files([folder], module, ("__main__",))
+        evidence: list[FrameworkEvidence] = []
+        visited: set[str] = set()
+        scripts = [name for command in commands for name in _scripts(command, folder)]
+        modules = [name for command in commands for name in _MODULE.findall(command)]
+        paths = scripts + [
+            path for name in modules for path in _module_files([folder], name, ["__main__"])
         ]
-        main = len(names)
-        readable = sum(self._text(path, texts) is not None for path in paths[:main])
-        hidden = False
+        uses_none = bool(scripts)
         for path in paths:  # grows
-            text = self._text(path, texts)
-            if text is None:
+            if path in visited:
                 continue
-            if not path.endswith(".py"):
-                inner = [os.path.normpath(os.path.join(folder, name)) for name in _scripts(text)]
-                paths += [path for path in inner if path not in texts]
-                hidden = True
-                continue
-            has_word = "lightgbm" in text or "faiss" in text or "FAISS" in text
-            hidden = hidden or has_word or _HIDDEN_USE.search(text) is not None
-            if has_word or "DataLoader" in text:
-                yield from evidence_in_code(text, os.path.relpath(path, os.path.dirname(folder)))
-            if len(texts) < _MAX_CODE_FILES:
-                paths += [name for name in _imported(text, path, folder) if name not in texts]
-        self._decisive[key] = main > 0 and readable == main and not hidden
-
-    def _text(self, path: str, texts: dict[str, str | None]) -> str | None:
-        if path not in texts:
+            visited.add(path)
             text = self._files.read_text(path)
-            texts[path] = None if text is None else text[:_MAX_CODE_CHARS]
-        return texts[path]
+            if text is None:
+                uses_none = uses_none and path not in scripts
+            elif not path.endswith(".py"):
+                paths += _scripts(text, folder)
+                uses_none = False
+            else:
+                text = text[:_MAX_CODE_CHARS]
+                has_word = "lightgbm" in text or "faiss" in text or "FAISS" in text
+                uses_none = uses_none and not has_word and not _HIDDEN_USE.search(text)
+                if has_word or "DataLoader" in text:
+                    where = os.path.relpath(path, os.path.dirname(folder))
+                    evidence += evidence_in_code(text, where)
+                if len(visited) < _MAX_CODE_FILES:
+                    paths += _imported(text, path, folder)
+        return tuple(evidence), uses_none
 
     # --- packages ---------------------------------------------------------------------------------
 
     def _of_environment(
         self, environment: YamlNode, folder: str, snapshot: str
     ) -> Iterator[FrameworkEvidence]:
+        files = []
         if (name := text_of(environment)) is not None:
             if name.startswith("file:") or name.lower().endswith((".yml", ".yaml")):
-                yield from self._of_file(folder, snapshot, name)
+                files.append(name)
             else:
                 yield from evidence_in_dependencies(name, f"environment {name}")
-            return
         for place in (("image",), ("docker", "image"), ("name",)):
             if image := text_of(get(environment, *place)):
                 yield from evidence_in_dependencies(image, f"{place[-1]} {image}")
-        conda = get(environment, "conda")
-        for holder, key in (
-            (environment, "conda_file"),
-            (conda, "conda_dependencies_file"),
-            (conda, "pip_requirements_file"),
-            (conda, "conda_dependencies"),
-        ):
-            value = get(holder, key)
+        for keys in _DEPENDENCIES:
+            value = get(environment, *keys)
             if (file := text_of(value)) is not None:
-                yield from self._of_file(folder, snapshot, file)
+                files.append(file)
             elif value is not None:
                 words = "\n".join(text for part in walk((value,)) if (text := text_of(part)))
                 yield from evidence_in_dependencies(words, "the conda dependencies")
         if (dockerfile := dockerfile_of(environment)) is not None:
-            yield from self._of_file(folder, snapshot, dockerfile)
+            files.append(dockerfile)
+        for file in files:
+            yield from self._in_file(self._files.in_snapshot(folder, snapshot, file))
 
-    def _of_file(self, folder: str, snapshot: str, written: str) -> tuple[FrameworkEvidence, ...]:
-        path = self._files.in_snapshot(folder, snapshot, written)
-
-        def read() -> Iterator[FrameworkEvidence]:
-            yield from evidence_in_dependencies(
-                self._files.read_text(path) or "", os.path.basename(path)
-            )
-
-        return self._remember((path,), read)
-
-    def _remember(
-        self, key: tuple[str, ...], find: Callable[[], Iterator[FrameworkEvidence]]
-    ) -> tuple[FrameworkEvidence, ...]:
-        if key not in self._kept:
-            self._kept[key] = tuple(dict.fromkeys(find()))
-            if len(self._kept) > _MAX_REMEMBERED:
-                oldest, _ = self._kept.popitem(last=False)
-                self._decisive.pop(oldest, None)
-        return self._kept[key]
+    def _read_dependencies(self, path: str) -> Sequence[FrameworkEvidence]:
+        text = self._files.read_text(path) or ""
+        return evidence_in_dependencies(text, os.path.basename(path))
 
 
 def dockerfile_of(environment: YamlNode) -> str | None:
@@ -239,44 +203,30 @@ def dockerfile_of(environment: YamlNode) -> str | None:
     return written if written is not None and "\n" not in written else None
 
 
-def _scripts(command: str) -> list[str]:
-    return list(dict.fromkeys(_SCRIPT.findall(command)))
+def _scripts(command: str, folder: str) -> list[str]:
+    return [os.path.normpath(os.path.join(folder, name)) for name in _SCRIPT.findall(command)]
 
 
 def _imported(text: str, path: str, root: str) -> Iterator[str]:
     """Where the modules that a file imports may be: beside it, or below the code folder."""
-    folder = os.path.dirname(path)
-    for module, names, plain in _IMPORTS.findall(text):
-        if plain:
-            for part in plain.split(","):
-                yield from _module_files(
-                    (folder, root), part.split()[0] if part.split() else "", ()
-                )
-            continue
-        parts = tuple(
-            part.split()[0]
-            for part in names.strip("() \t\\").replace("\n", " ").split(",")
-            if part.split()
-        )
-        level = len(module) - len(module.lstrip("."))
-        folders: tuple[str, ...] = (folder, root)
-        if level:
-            folders = (os.path.normpath(os.path.join(folder, *[".."] * (level - 1))),)
-        yield from _module_files(folders, module.lstrip("."), parts)
+    beside = os.path.dirname(path)
+    for module, names, modules in _IMPORTS.findall(text):
+        for name in _IMPORTED_NAME.findall(modules):
+            yield from _module_files([beside, root], name)
+        if module:
+            level = len(module) - len(module.lstrip("."))
+            above = os.path.normpath(os.path.join(beside, *[".."] * (level - 1)))
+            folders = [above] if level else [beside, root]
+            yield from _module_files(folders, module.lstrip("."), _IMPORTED_NAME.findall(names))
 
 
-def _module_files(
-    folders: tuple[str, ...] | list[str], module: str, names: tuple[str, ...]
-) -> Iterator[str]:
+def _module_files(folders: list[str], module: str, names: Sequence[str] = ()) -> Iterator[str]:
     """The files that `import module` or `from module import names` may read."""
-    for folder in dict.fromkeys(folders):
+    for folder in folders:
         base = os.path.join(folder, *module.split(".")) if module else folder
         if module:
             yield f"{base}.py"
-        yield os.path.join(base, "__init__.py")
-        for name in names:
-            if name.isidentifier():
-                yield os.path.join(base, f"{name}.py")
+        yield from (os.path.join(base, f"{name}.py") for name in ("__init__", *names))
 
 
 # --- words of texts -------------------------------------------------------------------------------
@@ -297,7 +247,7 @@ _WORKERS_COMMAND = re.compile(
 
 def evidence_in_command(command: str, where: str = "the command") -> list[FrameworkEvidence]:
     """From a command line: the frameworks it names and `--num_workers N`."""
-    evidence = _words_found(command, where)
+    evidence = _named_frameworks(_WORD, command, where)
     if "workers" in command and (number := _WORKERS_COMMAND.search(command)):
         evidence.append(FrameworkEvidence("workers", where, int(number[1])))
     return evidence
@@ -305,16 +255,12 @@ def evidence_in_command(command: str, where: str = "the command") -> list[Framew
 
 def evidence_in_dependencies(text: str, where: str) -> list[FrameworkEvidence]:
     """From a conda file, pip requirements, an image name or a Dockerfile; comments do not count."""
-    if not _mentions(text):
-        return []
-    return _words_found("\n".join(line.partition("#")[0] for line in text.splitlines()), where)
+    return _named_frameworks(_WORD, re.sub("#.*", "", text), where)
 
 
 def evidence_in_code(text: str, where: str) -> list[FrameworkEvidence]:
     """From Python source: imports, and a PyTorch DataLoader with its workers."""
-    evidence = [
-        FrameworkEvidence(_framework(name), where) for name in dict.fromkeys(_IMPORT.findall(text))
-    ]
+    evidence = _named_frameworks(_IMPORT, text, where)
     if "torch" in text and _LOADER.search(text):
         evidence.append(FrameworkEvidence("dataloader", where))
         if number := _WORKERS_CODE.search(text):
@@ -322,20 +268,6 @@ def evidence_in_code(text: str, where: str) -> list[FrameworkEvidence]:
     return evidence
 
 
-def _mentions(text: str) -> bool:
-    """Cheap, and enough for nearly every text: the expressions run only on the rest."""
-    lower = text.lower()
-    return "lightgbm" in lower or "faiss" in lower
-
-
-def _words_found(text: str, where: str) -> list[FrameworkEvidence]:
-    if not _mentions(text):
-        return []
-    return [
-        FrameworkEvidence(_framework(name), where)
-        for name in dict.fromkeys(map(str.lower, _WORD.findall(text)))
-    ]
-
-
-def _framework(name: str) -> Framework:
-    return "faiss" if name.lower() == "faiss" else "lightgbm"
+def _named_frameworks(pattern: re.Pattern[str], text: str, where: str) -> list[FrameworkEvidence]:
+    names = dict.fromkeys(map(str.lower, pattern.findall(text)))
+    return [FrameworkEvidence("faiss" if name == "faiss" else "lightgbm", where) for name in names]

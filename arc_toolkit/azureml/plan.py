@@ -7,8 +7,9 @@ and `PythonPlan` write values into theirs.
 from __future__ import annotations
 
 import os.path
+import re
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -21,15 +22,144 @@ from arc_toolkit.azureml.documents import (
     is_bound,
 )
 from arc_toolkit.azureml.evidence import FrameworkEvidence
-from arc_toolkit.azureml.kinds import Family, Role, Slot
+from arc_toolkit.azureml.kinds import KINDS, TRIALS, Family, Role, Slot
 from arc_toolkit.azureml.references import ProjectFiles
 from arc_toolkit.azureml.settings import Settings
-from arc_toolkit.azureml.values import Values
 from arc_toolkit.edit.files.edits import Refused
 from arc_toolkit.edit.files.ignores import Ignores
 from arc_toolkit.edit.files.plan import FailedGroups, FilePlan, Operation
 from arc_toolkit.edit.yaml.nodes import INT, KeyPath, YamlNode, pairs, text_of
 from arc_toolkit.findings import Fix, Language, Rule, Severity
+
+# `${{inputs.x}}`, and `${{parent.inputs.x}}` in a step.
+_BINDING = re.compile(r"\$\{\{\s*(parent\.)?inputs\.([A-Za-z0-9_]+)\s*\}\}")
+# Pipelines in pipelines.
+MAX_PIPELINE_DEPTH = 20
+_PIPELINE_COMPONENT = KINDS[Family.PIPELINE, Role.COMPONENT]
+# A target may have its component, or its trial, written in place.
+_INLINE = ("component", "trial")
+
+
+class Values:
+    """The values of the targets of one file, during a run.
+
+    pending    written by this run
+    own        pending, or in the file already
+    effective  own, or of the sweep around a trial, or of the component that a step names
+    resolved   without `${{inputs.x}}`: the default of the input, or what other files pass to it
+    """
+
+    def __init__(self, path: str, project: ProjectFiles, exposes: bool = False) -> None:
+        self.pending: dict[KeyPath, Any] = {}
+        self._path = path
+        self._project = project
+        # Exposed parameters have the same value everywhere.
+        self._exposes = exposes
+        self._passed: dict[str, set[str]] = {}
+
+    def own(self, target: Target, name: str, *path: str | int) -> str | None:
+        """The text at a path of a target as it will be."""
+        if self.pending:
+            value = self.pending.get((*target.path, name, *path))
+            if value is not None:
+                return str(value)
+        return target.text(name, *path)
+
+    def will_have(self, path: KeyPath) -> bool:
+        """Whether this run writes at a path of the file or below it."""
+        return any(pending[: len(path)] == path for pending in self.pending)
+
+    def effective(self, target: Target, name: str, *path: str) -> str | None:
+        """The value that counts when the target runs."""
+        first, *rest = map(str, target.path_of((name, *path)))
+        if (own := self.own(target, first, *rest)) is not None:
+            return own
+        is_step = target.kind.role == Role.STEP
+        if path and name in ("resources", "distribution") and name in target.fields and is_step:
+            return None  # those of a step replace those of its component
+        if target.kind.role in TRIALS and target.parent is not None:
+            return self.effective(target.parent, name, *path)
+        for inline in _INLINE:
+            if inline in target.fields and (value := target.text(inline, name, *path)) is not None:
+                return value
+        document = self._project.referenced(target)
+        return document.root.text(name, *path) if document else None
+
+    def is_distributed(self, target: Target) -> bool:
+        """Whether a v2 target, or the component or trial that it names, has a `distribution`."""
+        holders = ((), *((inline,) for inline in _INLINE))
+        if any(target.get(*holder, "distribution") is not None for holder in holders):
+            return True
+        document = self._project.referenced(target)
+        return document is not None and document.root.get("distribution") is not None
+
+    def replaced_resources(self, target: Target) -> YamlNode | None:
+        """The `resources` of a component or trial that those of the target itself would replace.
+
+        azure-ai-ml sends a step's `resources` in place of its component's, and a sweep's in place
+        of its trial's.
+        """
+        if target.get("resources") is not None:
+            return None
+        for inline in _INLINE:
+            if (node := target.get(inline, "resources")) is not None:
+                return node
+        document = self._project.referenced(target)
+        return document.root.get("resources") if document else None
+
+    def instance_type(self, target: Target) -> str | None:
+        """The instance type that a target will run on; None where none is set, or it is bound to no
+        default.
+        """
+        return self.resolved(target, self.effective(target, *Slot.INSTANCE_TYPE.path))
+
+    def resolved(self, target: Target, text: str | None) -> str | None:
+        """A value of a target, or of the input that it is bound to; None if that has none, or one
+        of several.
+        """
+        values = self.possible(target, text)
+        return next(iter(values)) if len(values) == 1 else None
+
+    def possible(self, target: Target, text: str | None, depth: int = 0) -> set[str]:
+        """Every value that a text of a target can stand for.
+
+        `${{parent.inputs.kind}}` in a step of a pipeline component whose input `kind` has the
+        default `a`: {"a"}. If two pipelines of the run pass `b` and `c` to it: {"b", "c"}.
+        """
+        if text is None or not is_bound(text):
+            return set() if text is None else {text}
+        match = _BINDING.fullmatch(text.strip())
+        if match is None or depth > MAX_PIPELINE_DEPTH:
+            return set()
+        of_parent, name = match.groups()
+        holder: Target | None = target
+        if of_parent:
+            step = target.parent if target.kind.role in TRIALS and target.parent else target
+            holder = step.parent
+        if holder is None:
+            return set()
+        if passed := self._passed_by_users(holder, name, depth + 1):
+            return passed
+        paths = (("inputs", name), ("inputs", name, "default"), ("inputs", name, "value"))
+        value = next(filter(None, (self.own(holder, *path) for path in paths)), None)
+        if value is None and (document := self._project.referenced(holder)):
+            value = document.root.text("inputs", name, "default")
+        return self.possible(holder, value, depth + 1)
+
+    def _passed_by_users(self, pipeline: Target, name: str, depth: int) -> set[str]:
+        """The values that steps of other files pass to an input of this pipeline; none if no step
+        uses it.
+        """
+        is_component = pipeline.kind is _PIPELINE_COMPONENT and pipeline.parent is None
+        if not is_component or self._exposes:
+            return set()
+        if name not in self._passed:
+            self._passed[name] = set()  # also for two pipelines that name each other
+            default = pipeline.text("inputs", name, "default")
+            for file, step in self._project.users(self._path, Family.PIPELINE):
+                text = step.text("inputs", name) or default
+                self._passed[name] |= Values(file.path, self._project).possible(step, text, depth)
+        return self._passed[name]
 
 
 class Plan(FilePlan[Any]):
@@ -57,18 +187,10 @@ class Plan(FilePlan[Any]):
         self.documents: tuple[Document, ...] = ()
         self.values = Values(path, project, settings.expose_parameters)
         # What rules have found out about the file, for each other.
-        self.rule_facts: dict[KeyPath, Any] = {}
+        self.rule_facts: dict[Hashable, Any] = {}
         # True once any target already has a requested value.
         self.already_as_requested = False
-        # By path, so that the second run of the same file (`before`) need not look again; unless a
-        # fix was made, which may bring evidence: a misspelt `environment` names no framework until
-        # it is renamed.
-        is_same = before is not None and not any(
-            item.fix and item.applied for item in before.findings
-        )
-        self._evidence: dict[KeyPath, tuple[FrameworkEvidence, ...]] = (
-            before._evidence if before and is_same else {}
-        )
+        self._evidence: dict[KeyPath, tuple[FrameworkEvidence, ...]] = {}
 
     # --- what each language does its own way ------------------------------------------------------
 
@@ -85,26 +207,6 @@ class Plan(FilePlan[Any]):
     @abstractmethod
     def write(self, target: Target, settings: Sequence[Setting]) -> list[Setting]:
         """Write values into a target. Those that were written; why another was not is reported."""
-
-    @abstractmethod
-    def pipelines(self) -> Iterator[tuple[Target, list[Target]]]:
-        """The pipelines, each with the steps that may be bound to its inputs."""
-
-    @abstractmethod
-    def declare(self, pipeline: Target, slot: Slot, default: str | int) -> bool:
-        """An input of a pipeline with a default; why it cannot be declared is reported."""
-
-    @abstractmethod
-    def declared_default(self, pipeline: Target, name: str) -> str | None:
-        """The default of an input that a pipeline has already."""
-
-    @abstractmethod
-    def parameter(self, pipeline: Target, slot: Slot) -> str:
-        """The name of the input that is exposed for a slot."""
-
-    @abstractmethod
-    def expose_others(self) -> None:
-        """Expose the resources of what is not a pipeline, where the language has a way."""
 
     @abstractmethod
     def replace_restep(self, target: Target, value: str) -> bool:
@@ -141,14 +243,6 @@ class Plan(FilePlan[Any]):
         """Whether a target gets a value by way of another target, which is given it."""
         return False
 
-    def bind(self, step: Target, slot: Slot) -> bool:
-        """Make ready for binding a slot of a step to an input; False where that cannot be done."""
-        return True
-
-    def leaves_to_parameters(self, target: Target) -> bool:
-        """Whether a target gets no literal resources, because exposed parameters go around it."""
-        return False
-
     def compute_reference(self, name: str) -> str:
         """How the language names a compute of the workspace."""
         return name
@@ -158,21 +252,6 @@ class Plan(FilePlan[Any]):
         return target.kind.role == Role.JOB or bool(self.settings.steps or self.settings.kinds)
 
     # --- findings ---------------------------------------------------------------------------------
-
-    def add_finding(
-        self,
-        rule: str,
-        severity: Severity,
-        message: str,
-        at: YamlNode,
-        reason: str = "",
-        *,
-        fix: Fix | None = None,
-        applied: bool = False,
-    ) -> None:
-        """A finding, unless it is ignored or not asked for."""
-        if self.settings.wants(rule):
-            super().add_finding(rule, severity, message, at, reason, fix=fix, applied=applied)
 
     def report(
         self,
@@ -313,7 +392,7 @@ class Plan(FilePlan[Any]):
 
     def evidence(self, target: Target) -> tuple[FrameworkEvidence, ...]:
         if target.path not in self._evidence:
-            self._evidence[target.path] = self.project.evidence(target, self.path)
+            self._evidence[target.path] = self.project.evidence.of_target(target, self.path)
         return self._evidence[target.path]
 
     def has_no_evidence(self, target: Target) -> bool:

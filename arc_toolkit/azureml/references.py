@@ -11,6 +11,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cached_property
 
 from arc_toolkit.azureml.documents import (
     Document,
@@ -21,81 +22,59 @@ from arc_toolkit.azureml.documents import (
     local_reference,
     parse,
 )
-from arc_toolkit.azureml.evidence import EvidenceReader, FrameworkEvidence
+from arc_toolkit.azureml.evidence import EvidenceReader
 from arc_toolkit.azureml.kinds import Family, Role, TargetKind
 from arc_toolkit.edit.files.discover import CODE_ENDINGS
 from arc_toolkit.edit.files.edits import Unreadable
 from arc_toolkit.edit.yaml.nodes import MAX_BYTES
 
-Read = Callable[[str], bytes]
-
 _MAX_PARSED_FILES = 32
 
-# One expression per key, each with its word in front, which is what `re` looks for first.
-_YAML_USES = tuple(
-    (
-        how,
-        re.compile(
-            rb"""%s(?<![\w.]%s)["']?[ \t]*:[ \t]*["']?([^\s"'#{},]+)"""
-            % (how.encode(), how.encode())
-        ),
-    )
-    for how in ("component", "trial")
-)
-# The name and the version of a component file: plain keys at the start of a line.
-_VALUE = re.compile(rb"""[ \t]*["']?([\w.+-]+)["']?[ \t]*(?:\#.*)?\r?$""", re.MULTILINE)
-# "train.yml", f"{folder}/train.yml", join(folder, "components", "train.yml"),
-# folder / "components" / "train.yml"
-_PYTHON_FILE = re.compile(rb"""["']([^"'\n]*?)([^"'\n/\\]+\.ya?ml)\\?["']""")
-_JOINED = re.compile(rb"""(?:["'][\w. /-]{1,200}\\?["']\s{0,40}[,/]\s{0,40}\\?){1,9}\Z""")
-_JOINED_BYTES = 300
-_QUOTED = re.compile(rb"""["']([\w. /-]+)\\?["']""")
-# A file name that is put together while the code runs: f"{name}.yml", name + ".yml", glob("*.yml").
-_MADE_NAME = re.compile(rb"""[}*"']\.ya?ml\\?["']|%s[\w.-]*\.ya?ml""")
-# A component of the workspace that code asks for by its name.
-_PYTHON_CALL = re.compile(
-    rb"(?:components?\.get|load_component|Component\.load)\s*\(([^()]{1,300})"
-)
-_PYTHON_NAME = re.compile(rb"""["']((?:azureml:)?[\w.-]+(?::[\w.-]+)?)\\?["']""")
+# `component: ./train.yml`, `{"trial": "azureml:train:1"}`
+_USE = re.compile(rb"""(?<![\w.])(component|trial)["']?[ \t]*:[ \t]*["']?([^\s"'#{},]+)""")
+# The name or version of a component file: plain keys at the start of a line.
+_NAME = re.compile(rb"""^(name|version):[ \t]*["']?([\w.+-]+)["']?[ \t]*(?:\#.*)?\r?$""", re.M)
 # azureml:train:1, azureml:train@latest, azureml://registries/r/components/train/versions/1
 _REGISTERED = re.compile(
     r"azureml:(?://registries/[^/]+/components/)?([\w.-]+)"
     r"(?:(?::|/versions/)([\w.-]+)|@[\w-]+|/labels/[\w-]+)?"
 )
+# In code: the last part of "components/train.yml". It is empty or a pattern in "*.yml",
+# f"{name}.yml" and name + ".yml", whose names are made while the code runs.
+_CODE_FILE = re.compile(rb"""(?<![\w. %*-])([\w. %*-]*\.ya?ml)\\?["']""")
+_MADE_NAME = re.compile(r"\.ya?ml|.*[%*].*")
+# A component of the workspace that code asks for by its name.
+_CODE_CALL = re.compile(rb"(?:components?\.get|load_component|Component\.load)\s*\(([^()]{1,300})")
+_CODE_NAME = re.compile(rb"""["']((?:azureml:)?[\w.-]+(?::[\w.-]+)?)\\?["']""")
 
 
 class ProjectFiles:
-    """The files around those that are patched.
+    """The files around those that are patched."""
 
-    `is_missing` says whether there is nothing at a path; if it is not given, `read` is tried.
-    """
-
-    def __init__(self, read: Read, is_missing: Callable[[str], bool] | None = None) -> None:
+    def __init__(self, read: Callable[[str], bytes]) -> None:
         for remembered in (full_path, folder_of, local_reference):
             remembered.cache_clear()
         self.read = read
-        self._is_missing = is_missing or self._cannot_be_found
         self._files: OrderedDict[str, SourceFile | None] = OrderedDict()
         self._loading: set[str] = set()
-        self._evidence = EvidenceReader(self)
-        self._missing: dict[str, bool] = {}
         # The files of the run: full path -> the path that was given.
         self._given: dict[str, str] = {}
-        # path -> how it is used: component, trial or python
-        self._uses: dict[str, set[str]] = {}
-        # The same by the name of a registered component: (how, version or nothing)
-        self._named_uses: dict[str, set[tuple[str, str]]] = {}
-        # name -> the files of that name with their versions, and the other way around
-        self._named_files: dict[str, list[tuple[str, str]]] = {}
+        # File, or name of a registered component -> how it is used (component, trial or python),
+        # the version if there is one, and the YAML file or nothing; in order.
+        self._uses: dict[str, dict[tuple[str, str, str], None]] = {}
+        # The name and version of a component file, and the files of a name.
         self._names: dict[str, tuple[str, str]] = {}
-        # What code calls a file, which may be run from another folder: its last part -> (the parts
-        # before, code file)
-        self._python_files: dict[str, list[tuple[tuple[str, ...], str]]] = {}
-        # The folders around code that loads components by names which are not known: it may use any
-        # of them.
+        self._named_files: dict[str, list[str]] = {}
+        # The names of YAML files in code, which may run in another folder.
+        self._files_in_code: set[str] = set()
+        # The folders around code that loads components by names which are not known: it may use
+        # any of them.
         self._open_folders: set[str] = set()
-        # file, or name of a component -> the files whose sweeps and steps name it
-        self._users: dict[str, list[str]] = {}
+
+    @cached_property
+    def evidence(self) -> EvidenceReader:
+        """What targets say about frameworks and workers."""
+        return EvidenceReader(self)
 
     # --- who uses what ----------------------------------------------------------------------------
 
@@ -103,67 +82,41 @@ class ProjectFiles:
         """Take in the references of one file, by their text alone: this runs before any file is
         parsed.
 
-        Reading each YAML file here as well makes a run 15 % slower (228 files);
-        tests/azureml/test_references.py compares.
+        Only a filter for `users`, which reads the files that it names. Parsing every file here
+        would take as long as all rules; tests/azureml/test_references.py compares.
         """
-        self._given[full_path(path)] = path
-        if not path.endswith(CODE_ENDINGS):
-            self._note_yaml(path, data)
-        elif (
-            b"load_component" in data
-            or b"from_yaml" in data
-            or b"Component" in data
-            or b"components" in data
-        ):
-            self._note_python(path, data)
+        full = full_path(path)
+        self._given[full] = path
+        if path.endswith(CODE_ENDINGS):
+            self._note_code(path, data)
+            return
+        for match in _USE.finditer(data) if b"component" in data or b"trial" in data else ():
+            line_start = data.rfind(b"\n", 0, match.start()) + 1
+            if b"#" not in data[line_start : match.start()]:  # not in a comment
+                self._note_use(_text(match[1]), _text(match[2]), path)
+        if b"type:" in data or b"$schema" in data:
+            fields = {_text(key): _text(value) for key, value in reversed(_NAME.findall(data))}
+            if name := fields.get("name"):
+                self._names[full] = name, fields.get("version", "")
+                self._named_files.setdefault(name, []).append(full)
 
-    def _note_yaml(self, path: str, data: bytes) -> None:
-        for how, expression in _YAML_USES:
-            for match in expression.finditer(data):
-                if b"#" in data[data.rfind(b"\n", 0, match.start()) + 1 : match.start()]:
-                    continue  # in a comment
-                written = _text(match[1])
-                if registered := _REGISTERED.fullmatch(written):
-                    self._named_uses.setdefault(registered[1], set()).add(
-                        (how, registered[2] or "")
-                    )
-                    self._users.setdefault(registered[1], []).append(path)
-                elif reference := local_reference(written, path):
-                    self._uses.setdefault(reference, set()).add(how)
-                    self._users.setdefault(reference, []).append(path)
-        if (b"type:" in data or b"$schema" in data) and (name := _top_value(data, b"name:")):
-            full, version = full_path(path), _top_value(data, b"version:")
-            self._named_files.setdefault(name, []).append((version, full))
-            self._names[full] = name, version
+    def _note_use(self, how: str, written: str, path: str) -> None:
+        if registered := _REGISTERED.fullmatch(written):
+            self._uses.setdefault(registered[1], {})[how, registered[2] or "", path] = None
+        elif reference := local_reference(written, path):
+            self._uses.setdefault(reference, {})[how, "", path] = None
 
-    def _note_python(self, path: str, data: bytes) -> None:
-        has_files = b".yml" in data or b".yaml" in data
-        if b"load_component" in data and (not has_files or _MADE_NAME.search(data)):
+    def _note_code(self, path: str, data: bytes) -> None:
+        if not any(word in data for word in (b"omponent", b"from_yaml")):
+            return
+        files = {_text(name) for name in _CODE_FILE.findall(data)}
+        self._files_in_code |= files
+        if b"load_component" in data and (not files or any(map(_MADE_NAME.fullmatch, files))):
             self._open_folders.add(os.path.dirname(folder_of(path)) + os.sep)
-        if has_files:
-            for match in _PYTHON_FILE.finditer(data):
-                parts_before = _JOINED.search(
-                    data, max(0, match.start() - _JOINED_BYTES), match.start()
-                )
-                joined = (
-                    [_text(part) for part in _QUOTED.findall(parts_before[0])]
-                    if parts_before
-                    else []
-                )
-                before, last = _text(match[1]), _text(match[2])
-                if reference := local_reference(before + last, path):
-                    self._uses.setdefault(reference, set()).add("python")
-                whole = os.path.normpath("/".join([*joined, before])).split("/")
-                parts = [part for part in whole if part not in ("", ".", "..")]
-                # `{folder}/train.yml`: the value of a variable is not known.
-                known = next((at for at in range(len(parts), 0, -1) if "{" in parts[at - 1]), 0)
-                self._python_files.setdefault(last, []).append(
-                    (tuple(parts[known:]), folder_of(path))
-                )
-        for call in _PYTHON_CALL.finditer(data):
-            for match in _PYTHON_NAME.finditer(call[1]):
-                name, _, version = _text(match[1]).removeprefix("azureml:").partition(":")
-                self._named_uses.setdefault(name, set()).add(("python", version))
+        for call in _CODE_CALL.finditer(data):
+            for name in _CODE_NAME.findall(call[1]):
+                name, _, version = _text(name).removeprefix("azureml:").partition(":")
+                self._uses.setdefault(name, {})["python", version, ""] = None
 
     def given_path(self, path: str) -> str:
         """The path by which a file, by its full path, is among those of the run."""
@@ -178,21 +131,14 @@ class ProjectFiles:
         nothing does.
         """
         full = full_path(path)
-        uses = self._uses.get(full, set())
+        uses = {how for how, _, _ in self._uses.get(full, ())}
         name, version = self._names.get(full, ("", ""))
-        named = self._named_uses.get(name, ())
-        if named:
-            uses = uses.union(
-                how if _fits(asked, version) else "another version" for how, asked in named
-            )
-        if not uses and self._python_files:
-            *before, last = full.split(os.sep)
-            for parts, folder in self._python_files.get(last, ()):
-                near = full.startswith(os.path.dirname(folder) + os.sep)
-                if tuple(before[-len(parts) :]) == parts if parts else near:
-                    return {"python"}
+        for how, wanted, _ in self._uses.get(name, ()):
+            uses.add(how if _fits(wanted, version) else "another version")
+        if os.path.basename(full) in self._files_in_code:
+            uses.add("python")
         if not uses and any(full.startswith(folder) for folder in self._open_folders):
-            return {"python"}
+            uses.add("python")
         return uses
 
     def users(self, path: str, family: Family) -> Iterator[tuple[SourceFile, Target]]:
@@ -200,8 +146,9 @@ class ProjectFiles:
         files they are in.
         """
         full = full_path(path)
-        name = self._names.get(full, ("", ""))[0]
-        for user in dict.fromkeys((*self._users.get(full, ()), *self._users.get(name, ()))):
+        name, _ = self._names.get(full, ("", ""))
+        uses = (*self._uses.get(full, ()), *self._uses.get(name, ()))
+        for user in dict.fromkeys(user for _, _, user in uses if user):
             try:
                 file = self.parse(user, self.read(full_path(user)))
             except (OSError, Unreadable):
@@ -230,7 +177,8 @@ class ProjectFiles:
 
     def _registered(self, name: str, version: str, user: str) -> str | None:
         """The given file with the name and version of a registered component, if there is just one."""
-        files = [full for own, full in self._named_files.get(name, ()) if _fits(version, own)]
+        named = self._named_files.get(name, ())
+        files = [full for full in named if _fits(version, self._names[full][1])]
         if len(files) != 1 or files[0] == full_path(user):
             return None
         kind = self.kind_of(files[0])
@@ -280,17 +228,12 @@ class ProjectFiles:
         return file.documents[0] if file else None
 
     def missing(self, path: str) -> bool:
-        """Whether there is no file at a full path."""
-        if path not in self._missing:
-            self._missing[path] = self._files.get(path) is None and self._is_missing(path)
-        return self._missing[path]
-
-    def _cannot_be_found(self, path: str) -> bool:
+        """Whether there is nothing at a full path."""
         try:
             self.read(path)
         except FileNotFoundError:
             return True
-        except OSError:  # there, and not readable
+        except (OSError, ValueError):  # there, and not readable; a null byte in the name
             pass
         return False
 
@@ -313,32 +256,18 @@ class ProjectFiles:
         if len(self._files) > _MAX_PARSED_FILES:
             self._files.popitem(last=False)
 
-    def evidence(self, target: Target, path: str) -> tuple[FrameworkEvidence, ...]:
-        """What a target itself, then the component it names, says about frameworks and workers."""
-        return self._evidence.of_target(target, path)
-
     def read_text(self, path: str) -> str | None:
         """A small file beside the documents (a Dockerfile); None where it cannot be read."""
         try:
-            # Most of the places where an imported module could be are empty.
-            if self._is_missing(path):
-                return None
             return self.read(path)[:MAX_BYTES].decode("utf-8", errors="replace")
         except (OSError, ValueError):
             return None
-
-
-def _top_value(data: bytes, key: bytes) -> str:
-    """The plain value of a key at the start of a line, or nothing."""
-    at = 0 if data.startswith(key) else data.find(b"\n" + key) + 1
-    match = _VALUE.match(data, at + len(key)) if at or data.startswith(key) else None
-    return match[1].decode(errors="replace") if match else ""
 
 
 def _text(raw: bytes) -> str:
     return raw.decode("utf-8", errors="replace").replace("\\", "/")
 
 
-def _fits(asked: str, own: str) -> bool:
-    """Whether a file of this version may be what is asked for; without a version it may be any."""
-    return not asked or not own or asked == own
+def _fits(wanted: str, version: str) -> bool:
+    """Whether a file of this version may be what is wanted; without a version it may be any."""
+    return not wanted or not version or wanted == version

@@ -26,6 +26,7 @@ LIGHTGBM_NAMES = ("MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "OMP_NUM_THREADS")
 FAISS_NAMES = ("OMP_NUM_THREADS",)
 # The inner blanks are as in the note.
 GET_CORES = "` get_cores `"
+_OPERATORS = ";&|\n"
 
 
 # --- AMLARC_PRESTEP -------------------------------------------------------------------------------
@@ -45,15 +46,12 @@ def merge_prestep(old: str | None, names: Iterable[str]) -> str:
     """
     if old is None or not old.strip():
         return prestep(names)
-    have = exported_names(old)
-    missing = [name for name in names if name not in have]
+    exported = exported_names(old)
+    missing = [name for name in names if name not in exported]
     if not missing:
         return old
-    if (
-        len(commands := _simple_commands(old)) == 1
-        and _is_export(commands[0])
-        and old.strip() == commands[0]
-    ):
+    is_lone_export = _is_export(old.strip()) and len(_pieces(old.strip(), _OPERATORS)) == 1
+    if is_lone_export:
         return old.rstrip() + " " + prestep(missing).removeprefix("export ")
     return f"{prestep(missing)}; {old}"
 
@@ -64,41 +62,22 @@ def exported_names(text: str) -> dict[str, str]:
     What is exported in the background (`export A=1 && ./monitor.sh & python train.py`), in a pipe
     or in parentheses is lost with its shell.
     """
-    names = {}
-    for command in _in_this_shell(text):
-        for word in _cut(command, " \t")[1:] if _is_export(command) else ():
-            name, equals, value = word.partition("=")
-            if equals and re.fullmatch(r"[A-Za-z_]\w*", name):
-                names[name] = value
-    return names
+    exports: list[str] = []
+    together: list[str] = []  # joined by && and ||: one `&` sends all of them into the background
+    before = ""
+    for command, operator in _pieces(text, _OPERATORS):
+        if "|" not in (before, operator) and _is_export(command.strip()):
+            together.append(command.strip())
+        if operator not in ("&&", "||", "|"):
+            exports += together if operator != "&" else ()
+            together = []
+        before = operator
+    words = [word for command in exports for word, _ in _pieces(command, " \t")]
+    return dict(word.split("=", 1) for word in words if re.match(r"[A-Za-z_]\w*=", word))
 
 
 def _is_export(command: str) -> bool:
     return bool(re.match(r"export\s+[A-Za-z_]\w*=", command)) and "#" not in command
-
-
-def _simple_commands(text: str) -> list[str]:
-    """Shell text cut at `;`, `&`, `|` and newlines that stand outside of quotes and substitutions."""
-    return [part.strip() for part in _cut(text, ";&|\n") if part.strip()]
-
-
-def _in_this_shell(text: str) -> list[str]:
-    """The commands that the shell runs itself: not in the background, not in a pipe."""
-    commands: list[str] = []
-    together: list[str] = []  # joined by && and ||: one `&` sends all of them into the background
-    before = ""
-    for command, operator in _pieces(text, ";&|\n"):
-        if "|" not in (before, operator) and command.strip():
-            together.append(command.strip())
-        if operator not in ("&&", "||", "|"):
-            commands += together if operator != "&" else ()
-            together = []
-        before = operator
-    return commands
-
-
-def _cut(text: str, separators: str) -> list[str]:
-    return [piece for piece, _ in _pieces(text, separators)]
 
 
 def _pieces(text: str, separators: str) -> list[tuple[str, str]]:
@@ -119,11 +98,9 @@ def _pieces(text: str, separators: str) -> list[tuple[str, str]]:
             depth += 1
         elif char == ")":
             depth = max(0, depth - 1)
-        elif (
-            char in separators
-            and depth == 0
-            and not (char == "&" and ">" in text[max(0, index - 1) : index + 2])
-        ):
+        elif char == "&" and ">" in text[max(0, index - 1) : index + 2]:
+            pass  # `2>&1` is one word
+        elif char in separators and depth == 0:
             operator = char * 2 if char in "&|" and text.startswith(char * 2, index) else char
             parts.append((text[start:index], operator))
             start = index + len(operator)
@@ -144,9 +121,7 @@ _GPUS_IN_NAME = re.compile(
 
 
 def cores_of(instance_type: str | None, settings: Settings) -> tuple[int | None, str]:
-    """Cores of an instance type and where the number is from; (None, what to do) where nothing says
-    it.
-    """
+    """Cores of an instance type and where the number is from, or None and what to do."""
     if settings.cores is not None:
         return settings.cores, f"--cores {settings.cores}"
     if instance_type is None:
@@ -155,10 +130,8 @@ def cores_of(instance_type: str | None, settings: Settings) -> tuple[int | None,
         return known.cores, f"the manifest of {instance_type}"
     if match := _CORES_IN_NAME.search(instance_type):
         return max(int(match[1]), 1), f"the name {instance_type}"
-    return (
-        None,
-        f"nothing says how many cores {instance_type} has: use --instance-types DIR or --cores",
-    )
+    unknown = f"nothing says how many cores {instance_type} has"
+    return None, f"{unknown}: use --instance-types DIR or --cores"
 
 
 def gpus_of(instance_type: str | None, settings: Settings) -> int | None:
@@ -218,15 +191,10 @@ class Decision:
 
         In a PRESTEP, names that already have a literal value of their own are left to it.
         """
-        if self.how == "literal":
-            new = {name: str(self.number) for name in self.names}
-        else:
+        new = dict.fromkeys(self.names, str(self.number))
+        if self.how == "prestep":
             free = [name for name in self.names if name not in old]
-            new = (
-                {PRESTEP: merge_prestep(old.get(PRESTEP), free)}
-                if free and self.how == "prestep"
-                else {}
-            )
+            new = {PRESTEP: merge_prestep(old.get(PRESTEP), free)} if free else {}
         return {name: value for name, value in new.items() if old.get(name) != value}
 
     def export_command(self, yielding: bool = False) -> str:

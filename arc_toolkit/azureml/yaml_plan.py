@@ -8,16 +8,8 @@ from functools import partial
 
 import yaml
 
-from arc_toolkit.azureml.documents import RESOURCE_KEYS, Setting, SourceFile, Target
-from arc_toolkit.azureml.expose import EXPOSE
-from arc_toolkit.azureml.expose_yaml import (
-    InnerParameters,
-    move_to_component,
-    parameter_name,
-    pass_on,
-    report_root,
-)
-from arc_toolkit.azureml.kinds import Family, Role, Slot
+from arc_toolkit.azureml.documents import Setting, SourceFile, Target
+from arc_toolkit.azureml.kinds import Slot
 from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.azureml.references import ProjectFiles
 from arc_toolkit.azureml.settings import Settings
@@ -25,7 +17,7 @@ from arc_toolkit.azureml.threads import PRESTEP, RESTEP
 from arc_toolkit.edit.files.ignores import Ignores, find_ignores
 from arc_toolkit.edit.files.plan import MAX_REPARSE_CHARS, FailedGroups, Operation
 from arc_toolkit.edit.yaml.editor import YamlEditor
-from arc_toolkit.edit.yaml.nodes import KeyPath, YamlNode, YamlText, construct, pairs, text_of
+from arc_toolkit.edit.yaml.nodes import KeyPath, YamlNode, YamlText
 from arc_toolkit.edit.yaml.writer import YamlStyle
 from arc_toolkit.findings import Fix, Language
 
@@ -44,13 +36,12 @@ EDIT_STYLE = YamlStyle(
             "command",
         ),
         "compute": ("component", "trial", "environment", "code", "command"),
-        "component": ("type",),
         "settings": _HEAD,
         "inputs": _HEAD,
     },
     # Variables are upper case by custom; their values are always strings, and are seen to be.
     quoted=str.isupper,
-    plain=re.compile(r"\$\{\{[A-Za-z0-9_.]+\}\}|\./[A-Za-z0-9_./-]+"),
+    plain=re.compile(r"\$\{\{[A-Za-z0-9_.]+\}\}"),
 )
 # Names of computes that are not references to a compute of the workspace.
 _BARE_COMPUTES = frozenset(["local", "serverless"])
@@ -70,7 +61,6 @@ class YamlPlan(Plan):
         in_folder: bool = True,
         before: YamlPlan | None = None,
         failed_groups: FailedGroups | None = None,
-        inner_parameters: InnerParameters | None = None,
     ) -> None:
         ignored_lines = find_ignores(file.yaml.text)
         super().__init__(
@@ -79,14 +69,6 @@ class YamlPlan(Plan):
         self.file = file
         self.documents = file.documents
         self._proofs = 0
-        self._parameters: dict[tuple[KeyPath, Slot], str] = {}
-        # Where the steps of a pipeline are bound to inputs, with the text there.
-        self.bindings: dict[Target, list[tuple[KeyPath, str]]] = {}
-        self._steps: dict[KeyPath, Target] = {}
-        # The parameters of the pipeline files that steps of this one name, after this run.
-        self.inner_parameters = inner_parameters or {}
-        # Keys of steps that move into `resources`.
-        self._moved: set[int] = set()
 
     def new_editor(self) -> YamlEditor:
         return YamlEditor(self.file.yaml, EDIT_STYLE)
@@ -157,91 +139,5 @@ class YamlPlan(Plan):
         self.values.pending[path] = value
         return True
 
-    # --- exposed parameters -----------------------------------------------------------------------
-
     def step_names(self) -> Iterator[str]:
         return (step.name for document in self.documents for step in document.steps)
-
-    def pipelines(self) -> Iterator[tuple[Target, list[Target]]]:
-        for document in self.documents:
-            root = document.root
-            if root.kind.family == Family.PIPELINE:
-                yield (
-                    root,
-                    [
-                        step
-                        for step in document.steps
-                        if step.kind.resources and step.parent is root
-                    ],
-                )
-
-    def leaves_to_parameters(self, target: Target) -> bool:
-        step = target if target.kind.role == Role.STEP else target.parent
-        pipeline = step.parent if step is not None else None
-        return self.settings.expose_parameters and pipeline is not None and pipeline.parent is None
-
-    def expose_others(self) -> None:
-        """A pipeline that uses another one passes the parameters of that one on."""
-        for document in self.documents:
-            if document.root.kind.family != Family.PIPELINE:
-                report_root(self, document.root)
-            for step in document.steps:
-                if step.kind.family == Family.PIPELINE and step.parent is document.root:
-                    pass_on(self, document.root, step)
-
-    def step(self, pipeline: Target, name: str) -> Target | None:
-        """A step of a pipeline by its name."""
-        if not self._steps:
-            self._steps = {
-                target.path: target
-                for target in self.known_targets()
-                if target.kind.role == Role.STEP
-            }
-        return self._steps.get((*pipeline.path, "jobs", name))
-
-    def parameter(self, pipeline: Target, slot: Slot) -> str:
-        key = (pipeline.path, slot)
-        if key not in self._parameters:
-            self._parameters[key] = parameter_name(self, pipeline, slot)
-        return self._parameters[key]
-
-    def declared_default(self, pipeline: Target, name: str) -> str | None:
-        return text_of(pipeline.get("inputs", name)) or pipeline.text("inputs", name, "default")
-
-    def declare(self, pipeline: Target, slot: Slot, default: str | int) -> bool:
-        """A plain value in a job, a typed one with a default in a component."""
-        path: KeyPath = ("inputs", self.parameter(pipeline, slot))
-        declared = pipeline.get(*path)
-        own = pairs(declared)
-        if pipeline.kind.role == Role.COMPONENT and declared is None:
-            kind = "string" if slot == Slot.INSTANCE_TYPE else "integer"
-            return self.set(EXPOSE, pipeline, path, {"type": kind, "default": default})
-        if pipeline.kind.role == Role.COMPONENT or own:
-            is_value = pipeline.kind.role != Role.COMPONENT and "value" in own
-            path = (*path, "value" if is_value else "default")
-        return pipeline.text(*path) == str(default) or self.set(EXPOSE, pipeline, path, default)
-
-    def bind(self, step: Target, slot: Slot) -> bool:
-        """A count cannot be bound beside keys that win over `resources`, nor in an inline command
-        step.
-        """
-        if step.overrides_resources:
-            names = (slot.path[-1],) if slot != Slot.INSTANCE_COUNT else RESOURCE_KEYS
-            return all(
-                self._move_below_resources(step, name, slot)
-                for name in names
-                if name in step.fields
-            )
-        inline = step.kind.family == Family.COMMAND and step.get("component") is None
-        return not (inline and slot == Slot.INSTANCE_COUNT) or move_to_component(self, step)
-
-    def _move_below_resources(self, step: Target, name: str, slot: Slot) -> bool:
-        key, node = step.fields[name]
-        if id(key) in self._moved:
-            return True
-        self._moved.add(id(key))
-        path = (*step.path, name)
-        if not self.edit(EXPOSE, step, path, partial(YamlEditor.remove, path=path)):
-            return False
-        planned = self.values.own(step, "resources", name) is not None or name == slot.path[-1]
-        return planned or self.set(EXPOSE, step, ("resources", name), construct(node))

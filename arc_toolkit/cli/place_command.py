@@ -35,7 +35,7 @@ spot nodes:
   --cloud {aks,aks-nap,eks,gke} [aks]    whose label and taint they have
   --label KEY=VALUE     their label, instead of the cloud's
   --taint KEY=VALUE:EFFECT    their taint, instead of the cloud's
-  --trainer {2.0,2.1,2.2,2.3}    release of Kubeflow Trainer, if a TrainJob does not show it
+  --trainer {2.1,2.2,2.3}    release of Kubeflow Trainer, if a TrainJob does not show it
 which workloads:
   --kind=kinds KIND ...     only this kind; repeat for more
   --name=names NAME ...     only this object; repeat for more

@@ -13,7 +13,7 @@ from enum import Enum
 
 from arc_toolkit.kube.spot_refusals import INTERACTIVE, SERVING
 
-# Kubernetes 1.34; kubeflow trainer 1.9.4 and 2.0 to 2.3; mpi-operator 0.8; Katib 0.19; JobSet 0.12;
+# Kubernetes 1.34; kubeflow trainer 1.9.4 and 2.1 to 2.3; mpi-operator 0.8; Katib 0.19; JobSet 0.12;
 # KubeRay 1.7; Volcano 1.15; Argo Workflows 4.1; Spark operator 2.5; LeaderWorkerSet 0.10;
 # AppWrapper 1.2; Tekton 1.15; Kueue 0.19.
 EACH_KEY = "*"
@@ -25,7 +25,6 @@ class Shape(Enum):
     """Which fields there are where a pod spec is."""
 
     POD_SPEC = "pod spec"  # all of them
-    OVERRIDE = "override"  # TrainJob 2.0: nodeSelector and tolerations, no affinity
     TEMPLATE_OVERRIDE = (
         "template override"  # TrainJob 2.1: with an affinity, without a grace period
     )
@@ -37,29 +36,14 @@ class Shape(Enum):
     SPARK = "spark"  # the fields of a driver or executor, with a grace period
     POD_TEMPLATE = "pod template"  # Tekton: tolerations, affinity and nodeSelector
     TASK_TEMPLATE = "task template"  # the same for one task: each field replaces that of the run
-    KNATIVE = (
-        "knative"  # a pod spec that may have none of them, unless a flag of the cluster says so
-    )
-
-    @property
-    def lack(self) -> str:
-        """Why there is no affinity; empty if there is one."""
-        return _LACKS.get(self, "")
-
-    @property
-    def has_affinity(self) -> bool:
-        return not self.lack
+    # A pod spec that may have none of them, unless a flag of the cluster says so:
+    # https://knative.dev/docs/serving/configuration/feature-flags/
+    KNATIVE = "knative"
+    EXECUTOR = "executor"  # kfp: tolerations, nodeSelector.labels and nodeAffinity
 
     @property
     def has_grace(self) -> bool:
         return self in (Shape.POD_SPEC, Shape.PATCH, Shape.SPARK, Shape.RUNTIME_PATCH)
-
-
-# https://knative.dev/docs/serving/configuration/feature-flags/
-_LACKS = {
-    Shape.OVERRIDE: "podSpecOverrides has no affinity",
-    Shape.KNATIVE: "Knative takes an affinity only with its flag kubernetes.podspec-affinity",
-}
 
 
 class Retry(Enum):
@@ -77,6 +61,7 @@ class Retry(Enum):
     RAY_JOB = "ray job"
     SPARK = "spark"
     TASK_RUN = "task run"  # Tekton
+    PIPELINE = "pipeline"  # kfp
     ELSEWHERE = "elsewhere"  # another object has the field
 
 
@@ -113,6 +98,8 @@ class WorkloadKind:
     family: KindFamily = KindFamily.PODS
     # Paths to whole objects inside.
     objects: tuple[SpecPath, ...] = ()
+    # Where the fields of the job are; those of a cron job are in its template.
+    job: SpecPath = ("spec",)
     # Why it must not run on spot capacity.
     refused: str = ""
 
@@ -145,11 +132,20 @@ def _row(
     retry: Retry = Retry.ELSEWHERE,
     family: KindFamily = KindFamily.PODS,
     objects: str = "",
+    job: str = "spec",
     refused: str = "",
 ) -> WorkloadKind:
-    inner = (_path(objects),) if objects else ()
-    names = frozenset(coordinators)
-    return WorkloadKind(kind, tuple(versions.split()), specs, names, retry, family, inner, refused)
+    return WorkloadKind(
+        kind,
+        tuple(versions.split()),
+        specs,
+        frozenset(coordinators),
+        retry,
+        family,
+        (_path(objects),) if objects else (),
+        _path(job),
+        refused,
+    )
 
 
 _POD = _at("spec.template.spec", "pod")
@@ -197,17 +193,17 @@ def _argo(kind: str, prefix: str = "spec") -> WorkloadKind:
 def _spark(kind: str, prefix: str) -> WorkloadKind:
     specs = (_at(f"{prefix}.{role}", role, Shape.SPARK) for role in ("driver", "executor"))
     version = "sparkoperator.k8s.io/v1beta2"
-    return _row(kind, version, *specs, coordinators=["driver"], retry=Retry.SPARK)
+    return _row(kind, version, *specs, coordinators=["driver"], retry=Retry.SPARK, job=prefix)
 
 
-def _volcano(kind: str, version: str, prefix: str) -> WorkloadKind:
-    spec = _at(f"{prefix}.{_TASKS}")
-    return _row(kind, version, spec, coordinators=COORDINATOR_NAMES, retry=Retry.VOLCANO)
+def _volcano(kind: str, version: str, job: str) -> WorkloadKind:
+    spec = _at(f"{job}.{_TASKS}")
+    return _row(kind, version, spec, coordinators=COORDINATOR_NAMES, retry=Retry.VOLCANO, job=job)
 
 
-def _job_set(kind: str, version: str, path: str) -> WorkloadKind:
-    spec = _at(f"spec.{path}")
-    return _row(kind, version, spec, coordinators=COORDINATOR_NAMES, retry=Retry.JOB_SET)
+def _job_set(kind: str, version: str, job: str) -> WorkloadKind:
+    spec = _at(f"{job}.{_REPLICATED}")
+    return _row(kind, version, spec, coordinators=COORDINATOR_NAMES, retry=Retry.JOB_SET, job=job)
 
 
 def _serving(kind: str, versions: str, *specs: RolePath, refused: str = SERVING) -> WorkloadKind:
@@ -243,15 +239,14 @@ _ROWS = (
     _row(
         "TrainJob",
         _TRAINER,
-        _at("spec.podSpecOverrides[]", None, Shape.OVERRIDE),
         _at("spec.podTemplateOverrides[].spec", None, Shape.TEMPLATE_OVERRIDE),
         _at(f"spec.runtimePatches[].trainingRuntimeSpec.{_RUNTIME}", None, Shape.RUNTIME_PATCH),
         coordinators=COORDINATOR_NAMES,
         family=KindFamily.TRAIN_JOB,
     ),
-    _job_set("TrainingRuntime", _TRAINER, _RUNTIME),
-    _job_set("ClusterTrainingRuntime", _TRAINER, _RUNTIME),
-    _job_set("JobSet", "jobset.x-k8s.io/v1alpha2", _REPLICATED),
+    _job_set("TrainingRuntime", _TRAINER, "spec.template.spec"),
+    _job_set("ClusterTrainingRuntime", _TRAINER, "spec.template.spec"),
+    _job_set("JobSet", "jobset.x-k8s.io/v1alpha2", "spec"),
     _row("RayCluster", _RAY, *_ray("spec"), coordinators=["head"], retry=Retry.HEAD),
     _row(
         "RayJob",
@@ -266,6 +261,7 @@ _ROWS = (
         *_ray("spec.jobTemplate.rayClusterSpec", "spec.jobTemplate"),
         coordinators=["head", "submitter"],
         retry=Retry.RAY_JOB,
+        job="spec.jobTemplate",
     ),
     _row(
         "RayService",
@@ -361,6 +357,8 @@ _ROWS = (
     ),
 )
 
+# What kfp compiles has neither apiVersion nor kind; `placement/pipelines.py` reads it.
+PIPELINE = _row("pipeline", "", retry=Retry.PIPELINE)
 KINDS = {(version, row.kind): row for row in _ROWS for version in row.versions}
 # Kinds that have no pods, although they look as if they had: nothing to place, and nothing to
 # report.

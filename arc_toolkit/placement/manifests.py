@@ -1,14 +1,16 @@
-"""Reading Kubernetes manifests: the workloads in a file, their pod specs, and where they are."""
+"""Reading Kubernetes manifests: the workloads in a file, their pod specs, and what these inherit."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import yaml
 
 from arc_toolkit.edit.yaml.nodes import (
     MAP,
+    SEQ,
     STR,
     KeyPath,
     YamlNode,
@@ -23,6 +25,7 @@ from arc_toolkit.kube.workloads import (
     EACH_ITEM,
     EACH_KEY,
     WITHOUT_PODS,
+    Retry,
     Shape,
     SpecPath,
     WorkloadKind,
@@ -47,7 +50,11 @@ class PodSpec:
     node: YamlNode
     role: str
     shape: Shape
-    coordinator: bool
+    coordinator: bool = False
+
+    # Where terms of a node affinity are written; a pipeline of kfp has another place for them.
+    required_path: ClassVar[KeyPath] = REQUIRED
+    preferred_path: ClassVar[KeyPath] = PREFERRED
 
     def __post_init__(self) -> None:
         fields = {
@@ -79,13 +86,16 @@ class PodSpec:
         return text_of(self.get(name, *path))
 
     @property
-    def is_whole(self) -> bool:
-        """Whether it has containers; a patch of kustomize has none."""
+    def obstacle(self) -> str:
+        """Why nothing can be set in it; empty if it can."""
         containers = self.get("containers")
-        is_empty = is_null(containers) or (
-            isinstance(containers, yaml.SequenceNode) and not containers.value
+        is_empty = is_null(containers) or not getattr(containers, "value", None)
+        if self.shape is not Shape.POD_SPEC or not is_empty:
+            return ""
+        return (
+            "its pod spec has no containers, as in a patch of kustomize: "
+            "place the manifest that it patches"
         )
-        return self.shape is not Shape.POD_SPEC or not (containers is None or is_empty)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,26 +153,18 @@ def duplicate_key(node: YamlNode) -> YamlNode | None:
     return None
 
 
-def mapping_node(
-    fields: Mapping[str, YamlNode], start: yaml.Mark | None, end: yaml.Mark | None = None
-) -> yaml.MappingNode:
-    """A mapping that no file has, for values that are written in another form."""
-    pairs_of_nodes: list[tuple[YamlNode, YamlNode]] = [
-        (yaml.ScalarNode(STR, name, start, start), node) for name, node in fields.items()
-    ]
-    return yaml.MappingNode(MAP, pairs_of_nodes, start, end or start)
-
-
-# Templates of Argo that run no pod of their own; requests and plugins run in the pod of its agent.
-_WITHOUT_POD = ("steps", "dag", "suspend", "http", "plugin")
-
-
-def makes_pod(spec: PodSpec) -> bool:
-    """Whether a template of an Argo workflow runs a pod; everything else with a pod spec does."""
-    if spec.shape is not Shape.WORKFLOW:
-        return True
-    is_template = isinstance(spec.path[-1], int) or spec.path[-1] == "inline"
-    return is_template and not any(name in pairs(spec.node) for name in _WITHOUT_POD)
+def made_node(value: Any, start: yaml.Mark | None, end: yaml.Mark | None = None) -> YamlNode:
+    """Mappings and lists that no file has, for nodes that are written in another form there."""
+    if isinstance(value, Mapping):
+        fields: list[tuple[YamlNode, YamlNode]] = [
+            (yaml.ScalarNode(STR, name, start, start), made_node(child, start))
+            for name, child in value.items()
+        ]
+        return yaml.MappingNode(MAP, fields, start, end or start)
+    if isinstance(value, list):
+        return yaml.SequenceNode(SEQ, [made_node(item, start) for item in value], start, start)
+    node: YamlNode = value
+    return node
 
 
 def is_manifest(node: YamlNode | None) -> bool:
@@ -206,11 +208,12 @@ def _pod_specs(row: WorkloadKind, node: YamlNode, path: KeyPath) -> Iterator[Pod
         places = list(expand(node, entry.path))
         spec = get(node, "spec") if entry.may_be_made and not places else None
         if isinstance(spec, yaml.MappingNode):
-            places = [(entry.path, mapping_node({}, spec.start_mark, spec.end_mark), "")]
+            places = [(entry.path, made_node({}, spec.start_mark, spec.end_mark), "")]
         for place, child, passed in places:
             if isinstance(child, yaml.MappingNode):
                 role = (entry.role or passed or "pod").lower()
-                yield PodSpec((*path, *place), child, role, entry.shape, role in row.coordinators)
+                is_coordinator = role in row.coordinators
+                yield PodSpec((*path, *place), child, role, entry.shape, is_coordinator)
 
 
 def expand(
@@ -260,3 +263,110 @@ def _hidden_template(node: YamlNode, path: KeyPath) -> KeyPath | None:
         elif isinstance(current, yaml.SequenceNode):
             stack += [(child, (*at, index)) for index, child in enumerate(current.value)]
     return None
+
+
+# --- parts that inherit ---------------------------------------------------------------------------
+#
+# Argo takes each field of a pod by itself from the template, else from the template that calls it,
+# else from the workflow (argo-workflows, workflow/controller/workflowpod.go); `templateDefaults`
+# are merged into every template. Tekton takes those of a task, else those of the run. A new field
+# of a part would hide what it inherits, so `place` writes a field where it already is, and else for
+# the whole.
+
+# Templates of Argo that run no pod of their own; requests and plugins run in the pod of its agent.
+_WITHOUT_POD = ("steps", "dag", "suspend", "http", "plugin")
+
+
+def makes_pod(spec: PodSpec) -> bool:
+    """Whether a template of an Argo workflow runs a pod; everything else with a pod spec does."""
+    if spec.shape is not Shape.WORKFLOW:
+        return True
+    is_template = isinstance(spec.path[-1], int) or spec.path[-1] == "inline"
+    return is_template and not any(name in pairs(spec.node) for name in _WITHOUT_POD)
+
+
+# The last step of the path to a workflow as a whole, and to the defaults of its templates.
+_WORKFLOW_STEPS = ("spec", "workflowSpec")
+SHARED_STEPS = (*_WORKFLOW_STEPS, "templateDefaults")
+_NODE_FIELDS = ("tolerations", "affinity", "nodeSelector")
+ReplacedFields = tuple[bool, bool]  # the tolerations, the affinity
+
+
+def replaced_fields(spec: PodSpec) -> ReplacedFields:
+    """Which fields of a part replace those that it would inherit."""
+    return _replaces(spec, "tolerations"), _replaces(spec, "affinity")
+
+
+def _replaces(spec: PodSpec, name: str) -> bool:
+    field = spec.get(name)
+    # Argo inherits also where a list is empty; Tekton does not.
+    is_empty = isinstance(field, yaml.SequenceNode) and not field.value
+    return (
+        field is not None and not is_null(field) and not (is_empty and spec.shape is Shape.WORKFLOW)
+    )
+
+
+def is_whole_workflow(spec: PodSpec) -> bool:
+    """Whether it is the workflow itself, and not one of its templates."""
+    return spec.shape is Shape.WORKFLOW and spec.path[-1] in _WORKFLOW_STEPS
+
+
+def workflow_fields(
+    workload: Workload, specs: Iterable[PodSpec]
+) -> Iterator[tuple[PodSpec, ReplacedFields]]:
+    """Where a workflow of Argo chooses nodes: as a whole, and in the parts with fields of their
+    own.
+
+    Other workflows use a template of a WorkflowTemplate without the rest of it. So there each
+    template gets the fields, unless they would replace fields that it inherits.
+    """
+    inherited = any(
+        any(replaced_fields(spec)) for spec in workload.pod_specs if not makes_pod(spec)
+    )
+    by_template = workload.kind.kind.endswith("WorkflowTemplate") and not inherited
+    for spec in specs:
+        if is_whole_workflow(spec):
+            if not by_template:
+                yield spec, (True, True)
+            continue
+        fields = (True, True) if by_template and makes_pod(spec) else replaced_fields(spec)
+        if any(fields) or spec.get("nodeSelector") is not None:
+            yield spec, fields
+
+
+def pods_of(workload: Workload) -> tuple[PodSpec, ...]:
+    """The pod specs with the fields about nodes that their pods really get.
+
+    A Workflow with a toleration, and a template `train` with a nodeSelector and no toleration: one
+    pod spec, at the template, with both. Parts without pods of their own (steps, a DAG) are left
+    out. A workflow without templates, such as one with a workflowTemplateRef, is taken as its own pods.
+    """
+    specs = workload.pod_specs
+    if workload.kind.retry is Retry.ARGO:
+        templates = [spec for spec in specs if makes_pod(spec)]
+        shared = [spec for spec in specs if spec.path[-1] in SHARED_STEPS]
+        callers = [spec for spec in specs if not makes_pod(spec) and spec not in shared]
+        holders = [*reversed(shared[1:]), *callers, *shared[:1]]
+        return tuple(_with_inherited(spec, holders) for spec in templates) or specs
+    if any(spec.shape is Shape.TASK_TEMPLATE for spec in specs):
+        return (specs[0], *(_with_inherited(spec, specs[:1]) for spec in specs[1:]))
+    return specs
+
+
+def _with_inherited(spec: PodSpec, holders: Iterable[PodSpec]) -> PodSpec:
+    added: list[tuple[YamlNode, YamlNode]] = []
+    for name in _NODE_FIELDS:
+        if _replaces(spec, name):
+            continue
+        for holder in holders:
+            field = holder.get(name)
+            if field is not None and _replaces(holder, name):
+                added.append((yaml.ScalarNode(STR, name), field))
+                break
+    if not added:
+        return spec
+    names = {key.value for key, _ in added}
+    fields = [pair for pair in spec.node.value if pair[0].value not in names]
+    start, end = spec.node.start_mark, spec.node.end_mark
+    node = yaml.MappingNode(spec.node.tag, [*fields, *added], start, end)
+    return PodSpec(spec.path, node, spec.role, spec.shape, spec.coordinator)

@@ -10,11 +10,14 @@ from __future__ import annotations
 import yaml
 
 from arc_toolkit.edit.code.nodes import OpaqueNode
+from arc_toolkit.edit.files.edits import Refused
 from arc_toolkit.edit.yaml.nodes import get, items_of, text_of, walk
-from arc_toolkit.placement.decisions import Obstacle, PlacementRefused, SpecEditor
-from arc_toolkit.placement.manifests import PREFERRED, REQUIRED, PodSpec
+from arc_toolkit.kube.workloads import Shape
+from arc_toolkit.placement.manifests import REQUIRED, PodSpec
+from arc_toolkit.placement.place_plan import PlacementDecision
 from arc_toolkit.placement.spot import (
     PINNING_LABELS,
+    WEIGHT,
     SpotCapacity,
     SpotPolicy,
     SpotPreference,
@@ -28,7 +31,7 @@ from arc_toolkit.placement.spot import (
 
 
 def choose_nodes(
-    editor: SpecEditor,
+    decision: PlacementDecision,
     spec: PodSpec,
     spot: SpotPolicy,
     capacity: SpotCapacity,
@@ -36,67 +39,57 @@ def choose_nodes(
     tolerations: bool = True,
     affinity: bool = True,
 ) -> None:
-    """Ask for these nodes; `PlacementRefused` if the pod spec says the opposite."""
-    preferences = refuse_contradictions(spec, spot, capacity)
-    if tolerations and spot is not SpotPolicy.AVOID:
-        add_toleration(editor, spec, capacity)
+    """Ask for these nodes; `Refused` if the pod spec says the opposite."""
+    preferences = _refuse_contradictions(spec, spot, capacity)
+    taint = capacity.taint if tolerations and spot is not SpotPolicy.AVOID else None
+    if taint is not None and not tolerates(spec, taint):
+        decision.append((*spec.path, "tolerations"), capacity.toleration())
     if not affinity:
         return
-    if not spec.shape.has_affinity:
-        _choose_by_selector(editor, spec, spot, capacity)
+    is_executor = spec.shape is Shape.EXECUTOR
+    if spec.shape is Shape.KNATIVE:
+        if capacity.taint is None or tolerates(spec, capacity.taint):
+            raise Refused(
+                "Knative takes an affinity only with its flag kubernetes.podspec-affinity: "
+                "spot nodes cannot be excluded"
+            )
     elif spot is SpotPolicy.PREFER:
         if not prefers(spec, capacity.label):
-            editor.append((*spec.path, *PREFERRED), capacity.preference())
-    else:
-        is_required = spot is SpotPolicy.REQUIRE
-        wanted = SpotPreference.TOWARDS if is_required else SpotPreference.AWAY
-        if wanted not in preferences:
-            _require(editor, spec, wanted, capacity)
-
-
-def add_toleration(editor: SpecEditor, spec: PodSpec, capacity: SpotCapacity) -> None:
-    row = capacity.toleration()
-    if row is not None and capacity.taint is not None and not tolerates(spec, capacity.taint):
-        editor.append((*spec.path, "tolerations"), row)
+            weighted = {**capacity.term("In"), "weight": WEIGHT}
+            preference = weighted if is_executor else capacity.preference()
+            decision.append((*spec.path, *spec.preferred_path), preference)
+    elif spot is SpotPolicy.REQUIRE:
+        if SpotPreference.TOWARDS in preferences:
+            return
+        if is_executor:
+            # Every release of kfp-kubernetes has the selector, and it holds beside alternatives.
+            key, value = capacity.label
+            decision.set((*spec.path, "nodeSelector", "labels", key), value)
+        else:
+            _require(decision, spec, SpotPreference.TOWARDS, capacity)
+    elif SpotPreference.AWAY not in preferences:
+        _require(decision, spec, SpotPreference.AWAY, capacity)
 
 
 def _require(
-    editor: SpecEditor, spec: PodSpec, wanted: SpotPreference, capacity: SpotCapacity
+    decision: PlacementDecision, spec: PodSpec, wanted: SpotPreference, capacity: SpotCapacity
 ) -> None:
-    added = capacity.term("In" if wanted is SpotPreference.TOWARDS else "NotIn")
-    terms = spec.required_terms
-    if not terms:
+    term = capacity.term("In" if wanted is SpotPreference.TOWARDS else "NotIn")
+    path = (*spec.path, *spec.required_path)
+    if not spec.required_terms:
         if getattr(spec.get(*REQUIRED), "value", None):
-            raise _contradiction(
-                "its nodeSelectorTerms are empty, and match no node: take them out first"
-            )
-        editor.append((*spec.path, *REQUIRED), added)
+            raise Refused("its nodeSelectorTerms are empty, and match no node: take them out first")
+        decision.append(path, term)
     # Terms are ORed: a further one would widen the choice, so each of them gets the expression.
-    for index, term in terms.items():
-        if term_preference(term, capacity.label) is not wanted:
-            path = (*spec.path, *REQUIRED, index, "matchExpressions")
-            editor.append(path, *added["matchExpressions"])
-
-
-def _choose_by_selector(
-    editor: SpecEditor, spec: PodSpec, spot: SpotPolicy, capacity: SpotCapacity
-) -> None:
-    """A kind without an affinity, such as a TrainJob of Kubeflow Trainer 2.0."""
-    if spot is SpotPolicy.PREFER:
-        reason = f"{spec.shape.lack}: spot nodes can only be required"
-        raise PlacementRefused(Obstacle.NO_FIELD, reason)
-    if spot is SpotPolicy.REQUIRE:
-        key, value = capacity.label
-        editor.set((*spec.path, "nodeSelector", key), value)
-    elif capacity.taint is None or tolerates(spec, capacity.taint):
-        reason = f"{spec.shape.lack}: spot nodes cannot be excluded"
-        raise PlacementRefused(Obstacle.NO_FIELD, reason)
+    for index, existing in spec.required_terms.items():
+        if term_preference(existing, capacity.label) is not wanted:
+            decision.append((*path, index, "matchExpressions"), *term["matchExpressions"])
 
 
 _NODE_FIELDS = ("nodeSelector", "affinity", "tolerations", "nodeName")
 
 
-def refuse_contradictions(
+def _refuse_contradictions(
     spec: PodSpec, spot: SpotPolicy, capacity: SpotCapacity
 ) -> set[SpotPreference]:
     """What the pod spec requires about spot nodes; refused if that contradicts `spot`."""
@@ -105,34 +98,30 @@ def refuse_contradictions(
     for name, field in fields.items() if isinstance(spec.node.start_mark, yaml.Mark) else ():
         for node in walk((field,)):
             if isinstance(node, OpaqueNode):
-                raise PlacementRefused(Obstacle.NOT_PLAIN, f"`{name}` {node.reason}")
+                raise Refused(f"`{name}` {node.reason}")
     if not fields.keys() - {"tolerations"}:
         return set()  # most pod specs say nothing about nodes
     preferences, terms = preferences_and_terms(spec, capacity.label)
     selected = "its nodeSelector or required affinity"
     if spot is SpotPolicy.AVOID:
         if SpotPreference.TOWARDS in preferences | terms:
-            raise _contradiction(f"{selected} asks for spot nodes: take that out first")
+            raise Refused(f"{selected} asks for spot nodes: take that out first")
         return preferences
     if name := pinned_node(spec):
-        raise _contradiction(f"it is bound to the node {name} by its name")
+        raise Refused(f"it is bound to the node {name} by its name")
     if SpotPreference.AWAY in preferences | terms:
-        raise _contradiction(f"{selected} keeps it off spot nodes: take that out first")
+        raise Refused(f"{selected} keeps it off spot nodes: take that out first")
     if key := foreign_label(spec, capacity.label):
-        raise _contradiction(
+        raise Refused(
             f"it asks for nodes with {key}, a label of another cloud: name that with --cloud"
         )
     if spot is SpotPolicy.PREFER and SpotPreference.TOWARDS in preferences:
-        raise _contradiction(f"{selected} asks for spot nodes only: it cannot fall back")
+        raise Refused(f"{selected} asks for spot nodes only: it cannot fall back")
     if SpotPreference.TOWARDS not in preferences and (pool := _pool(spec, capacity.label)):
-        raise _contradiction(
+        raise Refused(
             f"pinned to one pool by {pool}; if that is the spot pool, pass --label {pool}"
         )
     return preferences
-
-
-def _contradiction(reason: str) -> PlacementRefused:
-    return PlacementRefused(Obstacle.CONTRADICTION, reason)
 
 
 def _pool(spec: PodSpec, label: tuple[str, str]) -> str:

@@ -1,5 +1,5 @@
-"""Pipelines of Kubeflow Pipelines (kfp 2), compiled to YAML: what each task that runs a container
-says about nodes.
+"""Pipelines of Kubeflow Pipelines (kfp 2), compiled to YAML, as workloads: a task that runs a
+container is a pod spec.
 
 A pipeline is one document, followed by one with the settings of the platform, or both are fields of
 a PipelineVersion:
@@ -15,12 +15,9 @@ https://github.com/kubeflow/pipelines/blob/2.17.0/kubernetes_platform/proto/kube
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-
-import yaml
+from typing import Any, ClassVar
 
 from arc_toolkit.edit.yaml.nodes import (
-    SEQ,
     KeyPath,
     YamlNode,
     YamlText,
@@ -30,102 +27,80 @@ from arc_toolkit.edit.yaml.nodes import (
     pairs,
     text_of,
 )
-from arc_toolkit.kube.workloads import Shape
-from arc_toolkit.placement.decisions import (
-    FieldChange,
-    Note,
-    Obstacle,
-    PlacementDecision,
-    PlacementRefused,
-    SpecEditor,
-    decide,
-)
-from arc_toolkit.placement.manifests import PREFERRED, REQUIRED, PodSpec, mapping_node
-from arc_toolkit.placement.node_choice import add_toleration, refuse_contradictions
-from arc_toolkit.placement.place_plan import GRACE, RETRIES, SPOT, PlaceSettings
-from arc_toolkit.placement.spot import (
-    WEIGHT,
-    SpotCapacity,
-    SpotPolicy,
-    SpotPreference,
-    prefers,
-    term_preference,
-)
+from arc_toolkit.kube.workloads import PIPELINE, Shape
+from arc_toolkit.placement.manifests import PREFERRED, REQUIRED, PodSpec, Workload, made_node
 
-KIND = "pipeline"
 # The driver does what these stand for, such as making a volume claim: no pod of theirs runs.
 # https://github.com/kubeflow/pipelines/blob/2.17.0/backend/src/v2/driver/k8s.go
 _DRIVER_IMAGES = "argostub/"
 EXECUTORS = ("platforms", "kubernetes", "deploymentSpec", "executors")
 _PLATFORM = "---\nplatforms:\n  kubernetes:\n    deploymentSpec:\n      executors:\n"
-NOT_RETRIED = (
-    "kfp 2.15 to 2.17 makes an Argo retryStrategy without a retryPolicy of it, which does not "
-    "retry deleted pods: errors are retried, and so is a process that exits at SIGTERM; most "
-    "evictions are not"
-)
+_BY_PARAMETER = "it is set by a pipeline parameter: set tolerations and selector there"
+_NO_PLATFORM = "kfp keeps such settings in a second document of YAML: compile it to YAML"
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerTask:
-    """A task of a pipeline that runs a container."""
+class ExecutorSpec(PodSpec):
+    """What the settings of an executor say about nodes, for one task that it runs."""
 
-    name: str
-    path: KeyPath
-    node: YamlNode
-    executor: str
+    required_path: ClassVar[KeyPath] = ("nodeAffinity",)
+    preferred_path: ClassVar[KeyPath] = ("nodeAffinity",)
 
-
-@dataclass(frozen=True, slots=True)
-class CompiledPipeline:
-    """One pipeline: where it is, and where the settings of its platform are."""
-
-    name: str
-    node: YamlNode
-    tasks: tuple[ContainerTask, ...]
-    platform: KeyPath
-    # The settings of its executors, by name.
-    settings: dict[str, YamlNode]
-    # Whether settings of the platform have a place; the second document may have to be added.
-    has_platform: bool = True
-
-    def pod_spec(self, executor: str, role: str, at: YamlNode) -> PodSpec:
-        """The choice of nodes of an executor as a pod spec, with the path of its settings."""
-        settings = self.settings.get(executor)
+    def __init__(
+        self,
+        path: KeyPath,
+        settings: YamlNode | None,
+        task_path: KeyPath,
+        task: YamlNode,
+        obstacle: str = "",
+    ) -> None:
+        affinity = items_of(get(settings, "nodeAffinity"))
         fields = {
             "tolerations": get(settings, "tolerations"),
             "nodeSelector": get(settings, "nodeSelector", "labels"),
-            "affinity": _affinity(settings),
+            "affinity": _affinity(affinity) if affinity else None,
         }
         present = {name: value for name, value in fields.items() if value is not None}
-        node = mapping_node(present, at.start_mark, at.end_mark)
-        return PodSpec((*self.platform, *EXECUTORS, executor), node, role, Shape.POD_SPEC, False)
+        node = made_node(present, task.start_mark, task.end_mark)
+        super().__init__(path, node, str(task_path[-1]).lower(), Shape.EXECUTOR)
+        self.required_terms = {
+            index: term for index, term in enumerate(affinity) if get(term, "weight") is None
+        }
+        self.task_path = task_path
+        self.retry_count = get(task, "retryPolicy", "maxRetryCount")
+        by_parameter = [
+            get(settings, "nodeSelector", "nodeSelectorJson"),
+            *(get(term, "nodeAffinityJson") for term in affinity),
+            *(get(row, "tolerationJson") for row in items_of(get(settings, "tolerations"))),
+        ]
+        is_by_parameter = any(value is not None for value in by_parameter)
+        self._obstacle = obstacle or (_BY_PARAMETER if is_by_parameter else "")
+
+    @property
+    def obstacle(self) -> str:
+        return self._obstacle
 
 
-# --- reading --------------------------------------------------------------------------------------
+def _affinity(terms: list[YamlNode]) -> dict[str, Any]:
+    """`nodeAffinity` as in a pod spec: terms without a weight are required alternatives."""
+    required = [term for term in terms if get(term, "weight") is None]
+    preferred = [{"preference": term} for term in terms if term not in required]
+    return {"nodeAffinity": {REQUIRED[2]: {REQUIRED[3]: required}, PREFERRED[2]: preferred}}
 
 
-def read_pipelines(source: YamlText) -> Iterator[CompiledPipeline]:
+def read_pipelines(source: YamlText) -> Iterator[Workload]:
     """The pipelines of a file, with the tasks of nested ones."""
     documents = source.documents
-    root = documents[0] if documents else None
-    if len(documents) <= 2 and root is not None and _is_pipeline(root):
-        pipeline = _pipeline(root, (0,), (1,), documents[1] if len(documents) > 1 else None)
-        # JSON has no second document.
-        is_json = getattr(root, "flow_style", False) and len(documents) == 1
-        yield replace(pipeline, has_platform=not is_json)
+    if len(documents) in (1, 2) and _is_pipeline(documents[0]):
+        obstacle = _NO_PLATFORM if len(documents) == 1 else ""
+        yield _pipeline(documents[0], (0,), documents[-1], (1,), obstacle)
         return
     for number, document in enumerate(documents):
         spec = get(document, "spec")
         inner = get(spec, "pipelineSpec")
-        if (
-            text_of(get(document, "kind")) == "PipelineVersion"
-            and inner is not None
-            and _is_pipeline(inner)
-        ):
+        if text_of(get(document, "kind")) == "PipelineVersion" and _is_pipeline(inner):
             path: KeyPath = (number, "spec")
-            yield _pipeline(
-                inner, (*path, "pipelineSpec"), (*path, "platformSpec"), get(spec, "platformSpec")
-            )
+            platform = (*path, "platformSpec")
+            yield _pipeline(inner, (*path, "pipelineSpec"), get(spec, "platformSpec"), platform)
 
 
 def _is_pipeline(node: YamlNode | None) -> bool:
@@ -136,162 +111,42 @@ def _is_pipeline(node: YamlNode | None) -> bool:
 
 
 def _pipeline(
-    node: YamlNode, path: KeyPath, platform: KeyPath, settings: YamlNode | None
-) -> CompiledPipeline:
-    containers = {
-        name
-        for name, (_, executor) in pairs(get(node, "deploymentSpec", "executors")).items()
-        if get(executor, "container") is not None
-        and not (text_of(get(executor, "container", "image")) or "").startswith(_DRIVER_IMAGES)
-    }
-    tasks = []
+    node: YamlNode | None,
+    path: KeyPath,
+    settings: YamlNode | None,
+    platform: KeyPath,
+    obstacle: str = "",
+) -> Workload:
+    """The pipeline `node` at `path`, with the settings of its platform, which belong at `platform`."""
+    assert node is not None
     dags: list[tuple[KeyPath, YamlNode | None]] = [
-        ((*path, "root", "dag", "tasks"), get(node, "root", "dag", "tasks"))
+        (("root", "dag", "tasks"), get(node, "root", "dag", "tasks"))
     ]
     for name, (_, component) in pairs(get(node, "components")).items():
-        dags.append(((*path, "components", name, "dag", "tasks"), get(component, "dag", "tasks")))
+        dags.append((("components", name, "dag", "tasks"), get(component, "dag", "tasks")))
+    specs = []
     for place, dag in dags:
         for name, (_, task) in pairs(dag).items():
             reference = text_of(get(task, "componentRef", "name")) or ""
-            executor = text_of(get(node, "components", reference, "executorLabel"))
-            if executor is not None and executor in containers:
-                tasks.append(ContainerTask(name, (*place, name), task, executor))
-    by_executor = {name: value for name, (_, value) in pairs(get(settings, *EXECUTORS)).items()}
+            executor = text_of(get(node, "components", reference, "executorLabel")) or ""
+            container = get(node, "deploymentSpec", "executors", executor, "container")
+            image = text_of(get(container, "image")) or ""
+            if container is not None and not image.startswith(_DRIVER_IMAGES):
+                at = (*platform, *EXECUTORS, executor)
+                fields = get(settings, *EXECUTORS, executor)
+                specs.append(ExecutorSpec(at, fields, (*path, *place, name), task, obstacle))
     name = text_of(get(node, "pipelineInfo", "name")) or ""
-    return CompiledPipeline(name, node, tuple(tasks), platform, by_executor)
-
-
-def _affinity(settings: YamlNode | None) -> YamlNode | None:
-    """`nodeAffinity` as in a pod spec: terms without a weight are required alternatives."""
-    terms = items_of(get(settings, "nodeAffinity"))
-    if not terms:
-        return None
-    mark = terms[0].start_mark
-    required = [term for term in terms if get(term, "weight") is None]
-    preferred: list[YamlNode] = [
-        mapping_node({"preference": term}, mark) for term in terms if term not in required
-    ]
-    fields = {
-        REQUIRED[2]: mapping_node({REQUIRED[3]: yaml.SequenceNode(SEQ, required)}, mark),
-        PREFERRED[2]: yaml.SequenceNode(SEQ, preferred),
-    }
-    return mapping_node({"nodeAffinity": mapping_node(fields, mark)}, mark)
-
-
-# --- the second document --------------------------------------------------------------------------
+    return Workload(PIPELINE, name, "", path, node, tuple(specs))
 
 
 def with_platform(source: YamlText) -> YamlText:
-    """A pipeline of one document, followed by a second one with empty settings of its platform."""
+    """A pipeline of one document, followed by a second one with empty settings of its platform; any
+    other file as it is. JSON has no second document."""
+    documents = source.documents
+    is_yaml = not getattr(documents[0] if documents else None, "flow_style", False)
+    if len(documents) != 1 or not is_yaml or not _is_pipeline(documents[0]):
+        return source
     newline = "\r\n" if "\r\n" in source.text else "\n"
     start = source.text if source.text.endswith("\n") else source.text + newline
     text = start + _PLATFORM.replace("\n", newline)
     return YamlText(text, source.bom, compose(text))
-
-
-# --- placing --------------------------------------------------------------------------------------
-
-
-def decide_pipeline(
-    pipeline: CompiledPipeline, settings: PlaceSettings
-) -> Iterator[PlacementDecision]:
-    """What `place` would do with the tasks of a pipeline; their roles are their names."""
-    if settings.spot is not None and settings.wants(SPOT):
-        for executor in dict.fromkeys(task.executor for task in pipeline.tasks):
-            yield from _decide_executor(pipeline, executor, settings, settings.spot)
-    if settings.grace is not None and settings.wants(GRACE):
-        message = f"pipeline {pipeline.name}: the grace period is not set"
-        refusal = PlacementRefused(Obstacle.NO_FIELD, "kfp has no field for it")
-        yield PlacementDecision(GRACE, message, pipeline.node, refusal=refusal)
-    retries = settings.retries if settings.wants(RETRIES) else None
-    if retries is not None and settings.spot is not SpotPolicy.AVOID:
-        yield from _decide_retries(pipeline, settings, retries)
-
-
-def is_chosen_pipeline(pipeline: CompiledPipeline, settings: PlaceSettings) -> bool:
-    is_kind = not settings.kinds or KIND in settings.kinds
-    return is_kind and (not settings.names or pipeline.name in settings.names)
-
-
-def _is_chosen_task(task: ContainerTask, settings: PlaceSettings) -> bool:
-    return not settings.roles or task.name.lower() in settings.roles
-
-
-def _decide_executor(
-    pipeline: CompiledPipeline, executor: str, settings: PlaceSettings, spot: SpotPolicy
-) -> Iterator[PlacementDecision]:
-    tasks = [task for task in pipeline.tasks if task.executor == executor]
-    chosen = [task for task in tasks if _is_chosen_task(task, settings)]
-    if not chosen:
-        return
-    others = ", ".join(task.name for task in tasks if task not in chosen)
-    first = chosen[0]
-
-    def operation(editor: SpecEditor) -> None:
-        if not pipeline.has_platform:
-            raise PlacementRefused(
-                Obstacle.NO_FIELD,
-                "kfp keeps such settings in a second document of YAML: compile it to YAML",
-            )
-        if others:
-            raise PlacementRefused(Obstacle.CONTRADICTION, f"{others} runs with the same executor")
-        spec = pipeline.pod_spec(executor, first.name, first.node)
-        _place_executor(editor, spec, pipeline.settings.get(executor), spot, settings.capacity)
-
-    message = f"pipeline {pipeline.name}, task {first.name} is not changed"
-    yield decide(None, SPOT, message, first.node, operation, policy=spot)
-
-
-def _place_executor(
-    editor: SpecEditor,
-    spec: PodSpec,
-    settings: YamlNode | None,
-    spot: SpotPolicy,
-    capacity: SpotCapacity,
-) -> None:
-    """Ask for these nodes in the settings of one executor."""
-    terms = items_of(get(settings, "nodeAffinity"))
-    by_parameter = [
-        get(settings, "nodeSelector", "nodeSelectorJson"),
-        *(get(term, "nodeAffinityJson") for term in terms),
-        *(get(row, "tolerationJson") for row in items_of(get(settings, "tolerations"))),
-    ]
-    if any(node is not None for node in by_parameter):
-        raise PlacementRefused(
-            Obstacle.ELSEWHERE,
-            "it is set by a pipeline parameter: set tolerations and selector there",
-        )
-    preferences = refuse_contradictions(spec, spot, capacity)
-    path: KeyPath = (*spec.path, "nodeAffinity")
-    if spot is not SpotPolicy.AVOID:
-        add_toleration(editor, spec, capacity)
-    if spot is SpotPolicy.PREFER:
-        if not prefers(spec, capacity.label):
-            editor.append(path, {**capacity.term("In"), "weight": WEIGHT})
-    elif spot is SpotPolicy.REQUIRE:
-        # Every release of kfp-kubernetes has the selector, and it holds beside alternative terms.
-        if SpotPreference.TOWARDS not in preferences:
-            editor.set((*spec.path, "nodeSelector", "labels", capacity.label[0]), capacity.label[1])
-    elif SpotPreference.AWAY not in preferences:
-        added = capacity.term("NotIn")
-        required = [index for index, term in enumerate(terms) if get(term, "weight") is None]
-        if not required:
-            editor.append(path, added)
-        for index in required:
-            if term_preference(terms[index], capacity.label) is not SpotPreference.AWAY:
-                editor.append((*path, index, "matchExpressions"), *added["matchExpressions"])
-
-
-def _decide_retries(
-    pipeline: CompiledPipeline, settings: PlaceSettings, retries: int
-) -> Iterator[PlacementDecision]:
-    for task in pipeline.tasks:
-        count = get(task.node, "retryPolicy", "maxRetryCount")
-        if count is None and _is_chosen_task(task, settings):
-            message = f"pipeline {pipeline.name}, task {task.name}: retries are not set"
-            change = FieldChange((*task.path, "retryPolicy", "maxRetryCount"), retries)
-            yield PlacementDecision(RETRIES, message, task.node, (change,))
-    if pipeline.tasks:
-        message = f"pipeline {pipeline.name}: retries are for errors"
-        note = Note(RETRIES, "warning", message, NOT_RETRIED)
-        yield PlacementDecision(RETRIES, message, pipeline.node, notes=(note,))

@@ -14,8 +14,8 @@ from arc_toolkit.edit.yaml.editor import YamlEditor
 from arc_toolkit.edit.yaml.nodes import YamlText, read
 from arc_toolkit.findings import FileResult, Finding
 from arc_toolkit.ignore_rules import IGNORE_RULES, ignore_problems
-from arc_toolkit.placement.apply_decisions import needs_platform, place_objects, place_pipelines
-from arc_toolkit.placement.manifests import is_manifest, read_objects
+from arc_toolkit.placement.decisions import place_objects
+from arc_toolkit.placement.manifests import UnknownObject, Workload, is_manifest, read_objects
 from arc_toolkit.placement.pipelines import read_pipelines, with_platform
 from arc_toolkit.placement.place_plan import PLACE_SETTINGS, STYLE, PlacePlan, PlaceSettings
 
@@ -33,13 +33,10 @@ class ManifestPlan(PlacePlan):
         path: str,
         source: YamlText,
         settings: PlaceSettings,
+        objects: tuple[Workload | UnknownObject, ...],
         failed_groups: FailedGroups | None = None,
-        *,
-        is_proved: bool = False,
     ) -> None:
-        objects = tuple(read_objects(source))
-        ignored_lines = find_ignores(source.text)
-        super().__init__(path, settings, objects, ignored_lines, failed_groups, is_proved=is_proved)
+        super().__init__(path, settings, objects, find_ignores(source.text), failed_groups)
         self.source = source
 
     def new_editor(self) -> YamlEditor:
@@ -66,14 +63,14 @@ class ManifestTask(FileTask[YamlText, ManifestPlan]):
     def plan(
         self, text: YamlText, before: ManifestPlan | None, failed_groups: FailedGroups
     ) -> ManifestPlan:
-        is_proved = before is not None
-        path, settings = self._path, self._settings
-        plan = ManifestPlan(path, text, settings, failed_groups, is_proved=is_proved)
-        pipelines = list(read_pipelines(text)) if "deploymentSpec" in text.text else []
-        if needs_platform(plan, pipelines, len(text.documents)):
-            plan = ManifestPlan(path, with_platform(text), settings, failed_groups)
-        place_objects(plan)
-        place_pipelines(plan, pipelines)
+        platform = with_platform(text)
+        objects = (*read_objects(platform), *read_pipelines(platform))
+        sources = (text,) if platform is text else (platform, text)
+        for source in sources:
+            plan = ManifestPlan(self._path, source, self._settings, objects, failed_groups)
+            place_objects(plan, check_keys=before is None)
+            if 1 in plan.changed_documents:
+                break  # the second document is needed
         if before is None:
             self._note(plan)
         return plan
@@ -94,9 +91,10 @@ class RulesTask(FileTask[YamlText, ManifestPlan]):
     ) -> ManifestPlan:
         from arc_toolkit.placement.rules import manifest_rules, run_manifest_rules
 
-        plan = ManifestPlan(self._path, text, self._settings)
-        if not plan.objects:
+        objects = tuple(read_objects(text))
+        if not objects:
             raise _foreign()
+        plan = ManifestPlan(self._path, text, self._settings, objects)
         run_manifest_rules(plan)
         names = (*PLACE_SETTINGS, *manifest_rules(), *IGNORE_RULES)
         plan.findings += [
@@ -137,7 +135,7 @@ class PlaceFiles:
         self, path: str, data: bytes, *, in_folder: bool, named: bool = False
     ) -> FileResult:
         if path.lower().endswith(CODE_ENDINGS):
-            from arc_toolkit.placement.code.code_files import place_code
+            from arc_toolkit.placement.code.code_plan import place_code
 
             return place_code(path, data, self._settings, self._note)
         result = process_file(path, data, ManifestTask(path, self._settings, self._note))

@@ -63,8 +63,6 @@ _WHY_USELESS = {
     ("kubernetes", "disk"): "a node has what its pool has",
     ("kubernetes", "data_disk"): "use --share with a PersistentVolumeClaim",
 }
-_APT = "sudo apt-get -o DPkg::Lock::Timeout=300"  # a VM that has just booted updates itself
-_NFS = "nfsvers=4.1,hard,timeo=600,retrans=2"
 
 _NAME = re.compile(r"[a-z](?:[a-z0-9-]{0,38}[a-z0-9])?", re.ASCII)
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
@@ -213,55 +211,23 @@ def definition(plan: RayClusterPlan, resources: dict[str, int], wheels: Sequence
         vm_image=plan.vm_image or VM_IMAGES[plan.cloud],
         disk=plan.disk or 128,
         volumes=volumes,
-        head_commands=host_commands(plan, data_disk=False),
-        worker_commands=host_commands(plan, data_disk=True) if plan.data_disk else [],
+        head_commands=_host_commands(plan, data_disk=False),
+        worker_commands=_host_commands(plan, data_disk=True) if plan.data_disk else [],
         resources=resources,
         wheels={f"/tmp/wheels/{path.rpartition('/')[2]}": path for path in wheels},  # noqa: S108
     )
 
 
-def host_commands(plan: RayClusterPlan, *, data_disk: bool) -> list[str]:
-    """Shell commands for a VM before its container starts. Each may run again on the same VM."""
-    commands = [
-        f"command -v docker >/dev/null || {{ {_APT} update && {_APT} install -y docker.io; }}",
-        "sudo usermod -aG docker $USER",
-    ]
-    if data_disk:
-        commands += [
-            *_format_disk(plan.cloud),
-            _mount("LABEL=ray-data", DATA),
-            f"sudo chmod 1777 {DATA}",
-        ]
-    if plan.share:
-        commands += [
-            "command -v mount.nfs4 >/dev/null || "
-            f"{{ {_APT} update && {_APT} install -y nfs-common; }}",
-            _mount(f"-t nfs4 -o {_NFS} {plan.share}", SHARE),
-        ]
-    return commands
-
-
-def _format_disk(cloud: str) -> list[str]:
-    """A file system with a label on the data disk; never on a disk that has one.
-
-    GCP: https://cloud.google.com/compute/docs/disks/disk-symlinks. AWS: NVMe devices have other
-    names than requested, in no fixed order
-    (https://docs.aws.amazon.com/ebs/latest/userguide/nvme-ebs-volumes.html): it is the one EBS disk
-    without partitions.
-    """
-    if cloud == "gcp":
-        disk = "/dev/disk/by-id/google-ray-data"
-        return [f"sudo blkid {disk} || sudo mkfs.ext4 -q -L ray-data {disk}"]
-    return [
-        "test -e /dev/disk/by-label/ray-data || for disk in "
-        "$(lsblk -dnpo NAME,MODEL | awk '/Amazon Elastic Block Store/ {print $1}'); do "
-        'test "$(lsblk -no NAME "$disk" | wc -l)" = 1 && ! sudo blkid "$disk" && '
-        'sudo mkfs.ext4 -q -L ray-data "$disk" && break; done; sudo udevadm settle'
-    ]
-
-
-def _mount(what: str, path: str) -> str:
-    return f"mountpoint -q {path} || {{ sudo mkdir -p {path} && sudo mount {what} {path}; }}"
+def _host_commands(plan: RayClusterPlan, *, data_disk: bool) -> list[str]:
+    """Shell commands for a VM before its container starts."""
+    text = render(
+        "ray_host_commands.sh.j2",
+        plan=plan,
+        data_disk=data_disk,
+        data_path=DATA,
+        share_path=SHARE,
+    )
+    return [line for line in text.splitlines() if line]
 
 
 def _option(name: str) -> str:

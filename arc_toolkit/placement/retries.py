@@ -1,38 +1,112 @@
 """Retries that survive evictions, for each kind of workload.
 
 An eviction leaves a deleted pod (a drain, the removal of its node) or a failed one (a node that
-shuts down in order, a process that exits at SIGTERM). Each kind has its own field for what happens
-then; the comments name the source of each rule. Where a policy of the user makes a retry wrong
-nothing is changed, and the reason says what to change.
+shuts down in order, a process that exits at SIGTERM; its exit code decides if it ends before its
+pod is gone). Each kind has its own field for what happens then; the comments name the source of
+each rule. Where a policy of the user makes a retry wrong nothing is changed, and the reason says
+what to change; where some evictions still count, or a number of retries would end a job that
+survives without one, a note says so.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass
+from typing import Any
 
 import yaml
 
+from arc_toolkit.edit.files.edits import Refused
 from arc_toolkit.edit.yaml.nodes import YamlNode, get, items_of, pairs, text_of
+from arc_toolkit.edit.yaml.proof import Value
 from arc_toolkit.kube.workloads import KindFamily, Retry
-from arc_toolkit.placement.decisions import Obstacle, PlacementRefused, SpecEditor
-from arc_toolkit.placement.field_inheritance import SHARED_STEPS
-from arc_toolkit.placement.manifests import PodSpec, Workload, makes_pod
+from arc_toolkit.placement.manifests import SHARED_STEPS, PodSpec, Workload, makes_pod
+from arc_toolkit.placement.pipelines import ExecutorSpec
+from arc_toolkit.placement.place_plan import RETRIES, PlacementDecision, SetElsewhere
 
 # The condition of an evicted pod.
 DISRUPTED = {"type": "DisruptionTarget"}
 # Exit codes of a process that SIGTERM ends, or SIGKILL when its grace period is over.
 _SIGNAL_CODES = ("143", "137")
-# Actions of Volcano that end a job, and the events that an eviction is.
-_VOLCANO_ENDS = ("AbortJob", "TerminateJob", "CompleteJob")
-VOLCANO_EVENTS = ("PodEvicted", "*", "AnyEvent")
-# An eviction is also this if the process ends before its pod is gone; by its exit code if a policy
-# has one: https://github.com/volcano-sh/volcano, pkg/controllers/job/job_controller_handler.go,
-# updatePod
-VOLCANO_FAILED = ("PodFailed", *_SIGNAL_CODES)
-# Defaults of the training operator, v1:
-# https://github.com/kubeflow/trainer/tree/v1.9.4/pkg/apis/kubeflow.org/v1
-_RESTARTS_BY_DEFAULT = frozenset(["PyTorchJob", "PaddleJob"])
+# `trap 'save; exit 0' TERM` in the text of a shell.
+_EXITS_WITH_0 = re.compile(
+    r"""\btrap\s+(['"])(?:(?!\1).)*\bexit\s+0\s*;?\s*\1\s[^\n;&|]*\b(?:SIG)?TERM\b""", re.DOTALL
+)
+_COUNTED = (
+    "this kind counts evictions as failures: with 0 no eviction is survived; "
+    "use --retries 1 or more"
+)
+
+
+@dataclass
+class _Retries:
+    """What is asked for a workload: retries of its pods after evictions, and `count` after errors.
+
+    `is_retried` says of a pod spec whether its pods must survive evictions; a coordinator off spot
+    nodes need not.
+    """
+
+    decision: PlacementDecision
+    workload: Workload
+    is_retried: Callable[[PodSpec], bool]
+    count: int
+
+    @property
+    def specs(self) -> Iterator[PodSpec]:
+        return filter(self.is_retried, self.workload.pod_specs)
+
+    def get(self, *path: str) -> YamlNode | None:
+        """A field of the job."""
+        return self.workload.get(*self.workload.kind.job, *path)
+
+    def set(self, value: Value, *path: str) -> None:
+        self.decision.set((*self.workload.path, *self.workload.kind.job, *path), value)
+
+    def set_count(self, *path: str, value: Any = None) -> None:
+        """The number of retries, or a value with it, of a kind in which evictions count."""
+        if self.count == 0:
+            raise Refused(_COUNTED)
+        self.set(self.count if value is None else value, *path)
+
+    def warn(self, reason: str) -> None:
+        message = ": an eviction can still count as an error or end it"
+        self.decision.note(RETRIES, "warning", message, reason)
+
+    def explain(self, message: str, reason: str) -> None:
+        self.decision.note(RETRIES, "note", message, reason)
+
+
+def set_retries(
+    decision: PlacementDecision, is_retried: Callable[[PodSpec], bool], count: int
+) -> None:
+    """Survive evictions, and retry errors `count` times; refused if that is wrong."""
+    workload = decision.workload
+    retries = _Retries(decision, workload, is_retried, count)
+    setter = _SETTERS.get(workload.kind.retry)
+    if setter is not None and workload.kind.family in (KindFamily.PODS, KindFamily.TRAIN_JOB):
+        setter(retries)
+    if any(
+        _exits_with_0(container)
+        for spec in workload.pod_specs
+        for container in items_of(spec.get("containers"))
+    ):
+        retries.warn(
+            "its command exits with 0 at SIGTERM, with which an evicted pod counts as done: "
+            "exit with 143 there"
+        )
+
+
+def _exits_with_0(container: YamlNode) -> bool:
+    words = (*items_of(get(container, "command")), *items_of(get(container, "args")))
+    texts = (text_of(word) or "" for word in words)
+    return any("trap" in text and _EXITS_WITH_0.search(text) for text in texts)
+
+
+def _never(retries: _Retries) -> None:
+    raise Refused("a pod on its own is never started again: make it a Job")
+
+
 # Kinds whose retries are a field of another object.
 _ELSEWHERE = {
     "TrainJob": "only its TrainingRuntime has the field (spec.template.spec.failurePolicy)",
@@ -41,79 +115,46 @@ _ELSEWHERE = {
 }
 
 
-def set_retries(editor: SpecEditor, workload: Workload, retries: int) -> None:
-    """Survive evictions, and retry errors `retries` times; refused if that is wrong."""
-    setter = _SETTERS.get(workload.kind.retry)
-    if setter is not None and workload.kind.family in (KindFamily.PODS, KindFamily.TRAIN_JOB):
-        setter(editor, workload, retries)
-
-
-def with_coordinators_on_spot(
-    workload: Workload, is_on_spot: Callable[[PodSpec], bool]
-) -> Workload:
-    """The same workload, in which coordinators on spot nodes need retries like workers."""
-    if not any(spec.coordinator and is_on_spot(spec) for spec in workload.pod_specs):
-        return workload
-    specs = (
-        replace(spec, coordinator=spec.coordinator and not is_on_spot(spec))
-        for spec in workload.pod_specs
-    )
-    return replace(workload, pod_specs=tuple(specs))
-
-
-def _refused(reason: str) -> PlacementRefused:
-    return PlacementRefused(Obstacle.CONTRADICTION, reason)
-
-
-def _refuse_none(retries: int) -> None:
-    if retries == 0:
-        raise _refused(
-            "this kind counts evictions as failures: with 0 no eviction is survived; "
-            "use --retries 1 or more"
-        )
-
-
-def _never(editor: SpecEditor, workload: Workload, retries: int) -> None:
-    raise PlacementRefused(
-        Obstacle.NO_FIELD, "a pod on its own is never started again: make it a Job"
-    )
-
-
-def _elsewhere(editor: SpecEditor, workload: Workload, retries: int) -> None:
-    reason = _ELSEWHERE.get(workload.kind.kind, "its kind has no field for it")
-    raise PlacementRefused(Obstacle.ELSEWHERE, reason)
+def _elsewhere(retries: _Retries) -> None:
+    kind = retries.workload.kind.kind
+    raise SetElsewhere(_ELSEWHERE.get(kind, "its kind has no field for it"))
 
 
 # --- batch/v1 -------------------------------------------------------------------------------------
 
 
-def _job(editor: SpecEditor, workload: Workload, retries: int) -> None:
+def _job(retries: _Retries) -> None:
     """podFailurePolicy, stable since 1.31:
     https://kubernetes.io/docs/concepts/workloads/controllers/job/"""
-    for spec in workload.pod_specs:
+    for spec in retries.workload.pod_specs:
         path = spec.path[:-2]  # above template.spec
-        job = holder_of(workload, spec)
+        job = _holder(retries.workload, spec)
         restart_policy = spec.text("restartPolicy")
         if restart_policy != "Never":
-            raise _refused(
+            raise Refused(
                 f"restartPolicy is {restart_policy or 'missing'}: podFailurePolicy, without which "
                 "evictions count as errors, needs Never"
             )
-        action = disruption_action(job)
+        action = _disruption_action(job)
         if action is None:
             rule = {"action": "Ignore", "onPodConditions": [DISRUPTED]}
-            editor.append((*path, "podFailurePolicy", "rules"), rule)
+            retries.decision.append((*path, "podFailurePolicy", "rules"), rule)
         elif action != "Ignore":
-            raise _refused(
+            raise Refused(
                 f"its podFailurePolicy has the action {action} for evictions: make it Ignore"
             )
         _refuse_replacement(job)
         # With a limit per index there is none for all of them: a number would be less, not more.
         if get(job, "backoffLimit") is None and get(job, "backoffLimitPerIndex") is None:
-            editor.set((*path, "backoffLimit"), retries)
+            retries.decision.set((*path, "backoffLimit"), retries.count)
+        if action := _action_of_exit_code_1(job):
+            retries.warn(
+                f"its podFailurePolicy has {action} for exit code 1, with which many programs end "
+                "at SIGTERM: exit with 143 there, or put the rule with DisruptionTarget first"
+            )
 
 
-def holder_of(workload: Workload, spec: PodSpec) -> YamlNode | None:
+def _holder(workload: Workload, spec: PodSpec) -> YamlNode | None:
     """The object with the template of a pod spec: a Job, or a replica of a training job."""
     return get(workload.node, *spec.path[len(workload.path) : -2])
 
@@ -121,12 +162,12 @@ def holder_of(workload: Workload, spec: PodSpec) -> YamlNode | None:
 def _refuse_replacement(job: YamlNode | None) -> None:
     """https://kubernetes.io/docs/concepts/workloads/controllers/job/#pod-replacement-policy"""
     if (policy := text_of(get(job, "podReplacementPolicy"))) not in (None, "Failed"):
-        raise _refused(
+        raise Refused(
             f"its podReplacementPolicy is {policy}: with a podFailurePolicy it must be Failed"
         )
 
 
-def disruption_action(job: YamlNode | None) -> str | None:
+def _disruption_action(job: YamlNode | None) -> str | None:
     """What a podFailurePolicy does with an evicted pod; the first rule that matches counts.
 
     `onExitCodes: {operator: NotIn, values: [0]}` before a rule for DisruptionTarget also matches a
@@ -145,6 +186,17 @@ def disruption_action(job: YamlNode | None) -> str | None:
     return None
 
 
+def _action_of_exit_code_1(job: YamlNode | None) -> str | None:
+    """An action other than Ignore for exit code 1, in a rule before those for conditions."""
+    for rule in items_of(get(job, "podFailurePolicy", "rules")):
+        if get(rule, "onPodConditions") is not None:
+            return None
+        action = text_of(get(rule, "action"))
+        if "1" in _texts(get(rule, "onExitCodes", "values")) and action != "Ignore":
+            return action
+    return None
+
+
 # --- JobSet, and the runtimes of Kubeflow Trainer, which contain one ------------------------------
 
 # Actions after which the set, or the job, restarts without counting: JobSet,
@@ -152,55 +204,55 @@ def disruption_action(job: YamlNode | None) -> str | None:
 _UNCOUNTED = ("RestartJobSetAndIgnoreMaxRestarts", "RestartJobAndIgnoreMaxRestarts")
 
 
-def _job_set(editor: SpecEditor, workload: Workload, retries: int) -> None:
+def _job_set(retries: _Retries) -> None:
     """Restart without counting: https://jobset.sigs.k8s.io/docs/concepts/failure_policy/"""
-    prefix = ("spec",) if workload.kind.kind == "JobSet" else ("spec", "template", "spec")
-    path = (*workload.path, *prefix, "failurePolicy")
-    policy = workload.get(*prefix, "failurePolicy")
+    workload, decision = retries.workload, retries.decision
     for spec in workload.pod_specs:
-        _fail_on_eviction(editor, workload, spec)
+        _fail_on_eviction(decision, spec, _holder(workload, spec))
+    policy = retries.get("failurePolicy")
     actions = {_job_set_action(policy, spec.role) for spec in workload.pod_specs}
     for action in sorted(action for action in actions if action and action not in _UNCOUNTED):
-        raise _refused(
+        raise Refused(
             f"the first rule of its failurePolicy for evictions has the action {action}: "
             f"make it {_UNCOUNTED[0]}"
         )
+    path = (*workload.path, *workload.kind.job, "failurePolicy")
     if None in actions:
         rule = {"name": "evictions", "action": _UNCOUNTED[0]}
-        editor.append((*path, "rules"), {**rule, "onJobFailureReasons": ["PodFailurePolicy"]})
+        decision.append((*path, "rules"), {**rule, "onJobFailureReasons": ["PodFailurePolicy"]})
     if get(policy, "maxRestarts") is None:
-        editor.set((*path, "maxRestarts"), retries)
+        decision.set((*path, "maxRestarts"), retries.count)
 
 
-def _fail_on_eviction(editor: SpecEditor, workload: Workload, spec: PodSpec) -> None:
+def _fail_on_eviction(decision: PlacementDecision, spec: PodSpec, job: YamlNode | None) -> None:
     """A job of the set fails with a reason of its own when one of its pods is evicted."""
-    path, job = spec.path[:-2], holder_of(workload, spec)
     restart_policy = spec.text("restartPolicy")
     if restart_policy not in (None, "Never"):
-        raise _refused(
+        raise Refused(
             f"restartPolicy of {spec.role} is {restart_policy}: podFailurePolicy needs Never"
         )
-    action = disruption_action(job)
+    action = _disruption_action(job)
     if action not in (None, "FailJob"):
-        raise _refused(
+        raise Refused(
             f"the podFailurePolicy of {spec.role} has the action {action} for evictions: "
             "make it FailJob"
         )
     for rule in items_of(get(job, "podFailurePolicy", "rules")):
         # Its failures have the reason PodFailurePolicy, too.
         if text_of(get(rule, "action")) == "FailJob" and get(rule, "onPodConditions") is None:
-            raise _refused(
+            raise Refused(
                 f"the podFailurePolicy of {spec.role} has a FailJob of its own, after which the "
                 "set would also be restarted without a limit: take it out"
             )
     _refuse_replacement(job)
+    path = spec.path[:-2]
     # The webhook's default is OnFailure, with which a podFailurePolicy is refused.
-    editor.set((*spec.path, "restartPolicy"), "Never")
+    decision.set((*spec.path, "restartPolicy"), "Never")
     if get(job, "backoffLimit") is None:
-        editor.set((*path, "backoffLimit"), 0)
+        decision.set((*path, "backoffLimit"), 0)
     if action is None:
         eviction = {"action": "FailJob", "onPodConditions": [DISRUPTED]}
-        editor.append((*path, "podFailurePolicy", "rules"), eviction)
+        decision.append((*path, "podFailurePolicy", "rules"), eviction)
 
 
 def _job_set_action(policy: YamlNode | None, role: str) -> str | None:
@@ -216,68 +268,149 @@ def _job_set_action(policy: YamlNode | None, role: str) -> str | None:
 
 # --- Kubeflow -------------------------------------------------------------------------------------
 
+# Kinds of the training operator, v1, whose replicas restart by default:
+# https://github.com/kubeflow/trainer/tree/v1.9.4/pkg/apis/kubeflow.org/v1
+_RESTARTS_BY_DEFAULT = frozenset(["PyTorchJob", "PaddleJob"])
+_SUMMED = (
+    "the training operator adds up the restarts in place of all running pods, and one eviction "
+    "makes every other rank of a distributed job restart"
+)
 
-def _replicas(editor: SpecEditor, workload: Workload, retries: int) -> None:
-    """OnFailure recreates failed pods; backoffLimit 0 fails at the first one."""
-    for spec in workload.pod_specs:
-        if spec.coordinator:
-            continue
-        policy = text_of(get(holder_of(workload, spec), "restartPolicy"))
+
+def _replicas(retries: _Retries) -> None:
+    """With OnFailure the operator recreates evicted and failed pods without a limit; a
+    runPolicy.backoffLimit ends jobs that survive without it (pkg/core/job.go, PastBackoffLimit), so
+    none is written."""
+    workload = retries.workload
+    for spec in retries.specs:
+        policy = text_of(get(_holder(workload, spec), "restartPolicy"))
         if policy == "Never":
-            raise _refused(f"restartPolicy of {spec.role} is Never: make it OnFailure")
+            raise Refused(f"restartPolicy of {spec.role} is Never: make it OnFailure")
         if policy is None and workload.kind.kind not in _RESTARTS_BY_DEFAULT:
-            editor.set((*spec.path[:-2], "restartPolicy"), "OnFailure")
-    _backoff_limit(editor, workload, retries)
-
-
-def _backoff_limit(editor: SpecEditor, workload: Workload, retries: int) -> None:
-    """Of an MPIJob v2beta1 it is the limit of the launcher's Job; deleted workers are recreated."""
-    limit = workload.text("spec", "runPolicy", "backoffLimit")
-    if limit == "0":
-        raise _refused("runPolicy.backoffLimit is 0: the first failed pod ends it; raise it")
-    if limit is None:
-        if retries == 0:
-            raise _refused(
-                "backoffLimit 0 ends it at the first failed pod: use --retries 1 or more"
+            retries.decision.set((*spec.path[:-2], "restartPolicy"), "OnFailure")
+    # Exit codes of 1 to 127 are for good:
+    # https://www.kubeflow.org/docs/components/trainer/legacy-v1/user-guides/tensorflow/
+    for spec in retries.specs:
+        if text_of(get(_holder(workload, spec), "restartPolicy")) == "ExitCode":
+            retries.warn(
+                f"restartPolicy of {spec.role} is ExitCode: an evicted process that exits with 1 "
+                "at SIGTERM ends the job; exit with 143 there, or make it OnFailure"
             )
-        editor.set((*workload.path, "spec", "runPolicy", "backoffLimit"), retries)
+            break
+    limit = text_of(retries.get("runPolicy", "backoffLimit"))
+    if limit is None:
+        retries.explain(
+            ": the number of retries is not written",
+            "evicted and failed pods of a replica with restartPolicy OnFailure are recreated "
+            f"without a limit; with a runPolicy.backoffLimit, {_SUMMED}",
+        )
+        return
+    if limit == "0":
+        raise Refused("runPolicy.backoffLimit is 0: the first failed pod ends it; take it out")
+    others = _pod_count(workload) - 1
+    if limit.isdigit() and int(limit) <= others * max(retries.count, 1):
+        retries.warn(
+            f"its runPolicy.backoffLimit of {limit} is low for {others + 1} pods: {_SUMMED}; "
+            "take it out"
+        )
+
+
+def _pod_count(workload: Workload) -> int:
+    """The pods of all replicas; a replica without a number has one."""
+    counts = (text_of(get(_holder(workload, spec), "replicas")) for spec in workload.pod_specs)
+    return sum(int(count) if count is not None and count.isdigit() else 1 for count in counts)
+
+
+# The backoffLimit of the launcher, which is a Job, if none is set:
+# https://github.com/kubeflow/mpi-operator, pkg/apis/kubeflow/v2beta1
+_LAUNCHER_RETRIES = 6
+
+
+def _mpi_job(retries: _Retries) -> None:
+    """A worker that is lost ends mpirun, and so counts as a failure of the launcher. Its retries
+    begin after 10, 20, 40 s and so on; a new spot node takes minutes, so fewer than the default
+    would end the job before the worker is back."""
+    limit = text_of(retries.get("runPolicy", "backoffLimit"))
+    if limit == "0":
+        raise Refused("runPolicy.backoffLimit is 0: the first failed launcher ends it; raise it")
+    if limit is None and retries.count > _LAUNCHER_RETRIES:
+        retries.set(retries.count, "runPolicy", "backoffLimit")
+    elif limit is None and retries.count < _LAUNCHER_RETRIES:
+        retries.explain(
+            ": the number of retries is not written",
+            f"the launcher is tried again {_LAUNCHER_RETRIES} times by default, each time after a "
+            "longer wait; with fewer the job can end before an evicted worker is back",
+        )
+    retries.explain(
+        ": a worker that fails is not replaced",
+        "the MPI operator recreates evicted and deleted workers, but one whose process ends with "
+        "137 or another error stays Failed: delete that pod, and it is recreated",
+    )
 
 
 # --- Volcano --------------------------------------------------------------------------------------
 
+# Actions that end a job, and those that are counted by Volcano 1.15, and not by 1.10:
+# pkg/controllers/job/state/running.go
+_VOLCANO_ENDS = ("AbortJob", "TerminateJob", "CompleteJob")
+_VOLCANO_PARTS = ("RestartTask", "RestartPod", "RestartPartition")
+# The events that an eviction is, and those that it also is if the process ends before its pod is
+# gone; by its exit code if a policy has one: pkg/controllers/job/job_controller_handler.go,
+# updatePod
+_VOLCANO_EVENTS = ("PodEvicted", "*", "AnyEvent")
+_VOLCANO_FAILED = ("PodFailed", *_SIGNAL_CODES)
+# The maxRetry of a job without one.
+_VOLCANO_RETRIES = 3
 
-def _volcano(editor: SpecEditor, workload: Workload, retries: int) -> None:
-    """Without a policy evicted pods are always recreated; RestartJob counts against maxRetry, 3."""
-    for event, action in volcano_policies(workload):
+
+def _volcano(retries: _Retries) -> None:
+    """Without a policy evicted pods are always recreated; RestartJob counts against maxRetry."""
+    advice = "make maxRetry larger than the evictions and errors that you expect"
+    warning = ""
+    for event, action in _volcano_policies(retries.get()):
         policy = f"its policy {event} -> {action}"
-        if event in VOLCANO_EVENTS and action in _VOLCANO_ENDS:
-            raise _refused(f"{policy} ends it at the first eviction: take it out")
-        if event in VOLCANO_FAILED and action in _VOLCANO_ENDS:
-            raise _refused(
+        is_eviction, is_failure = event in _VOLCANO_EVENTS, event in _VOLCANO_FAILED
+        if is_eviction and action in _VOLCANO_ENDS:
+            raise Refused(f"{policy} ends it at the first eviction: take it out")
+        if is_failure and action in _VOLCANO_ENDS:
+            raise Refused(
                 f"{policy} also ends it when the process of an evicted pod ends before the pod is "
                 "gone: make it RestartTask"
             )
-        if event in VOLCANO_EVENTS and action == "RestartJob":
-            raise _refused(
+        if is_eviction and action == "RestartJob":
+            raise Refused(
                 f"{policy} counts evictions against maxRetry (3 by default): take it out, and "
                 "evicted pods are recreated without a limit"
             )
-    top = _volcano_top(workload)
-    if workload.get(*top, "maxRetry") is None:
-        if retries == 0:
-            raise _refused(
-                "Volcano takes a maxRetry of 0 for the default, which is 3: use --retries 1 or more"
+        if is_failure and action == "RestartJob":
+            warning = warning or (
+                f"{policy} also counts an eviction against maxRetry when the process ends before "
+                f"its pod is gone: {advice}"
             )
-        editor.set((*workload.path, *top, "maxRetry"), retries)
+        elif (is_eviction or is_failure) and action in _VOLCANO_PARTS:
+            warning = warning or (
+                f"{policy} counts evictions against maxRetry in newer releases of Volcano (1.15): "
+                f"{advice}"
+            )
+    if warning:
+        retries.warn(warning)
+    if retries.get("maxRetry") is not None:
+        return
+    if retries.count == 0:
+        raise Refused(
+            "Volcano takes a maxRetry of 0 for the default, which is 3: use --retries 1 or more"
+        )
+    if warning and retries.count < _VOLCANO_RETRIES:
+        retries.explain(
+            ": the number of retries is not written",
+            f"its policies count evictions, and the default of {_VOLCANO_RETRIES} allows more",
+        )
+    else:
+        retries.set(retries.count, "maxRetry")
 
 
-def _volcano_top(workload: Workload) -> tuple[str, ...]:
-    return ("spec", "jobTemplate", "spec") if workload.kind.kind == "CronJob" else ("spec",)
-
-
-def volcano_policies(workload: Workload) -> Iterator[tuple[str, str]]:
+def _volcano_policies(job: YamlNode | None) -> Iterator[tuple[str, str]]:
     """Event, or exit code, and action of every policy, of the job and of its tasks."""
-    job = workload.get(*_volcano_top(workload))
     for holder in (job, *items_of(get(job, "tasks"))):
         for policy in items_of(get(holder, "policies")):
             single = text_of(get(policy, "event")) or text_of(get(policy, "exitCode")) or ""
@@ -289,14 +422,15 @@ def volcano_policies(workload: Workload) -> Iterator[tuple[str, str]]:
 # --- others ---------------------------------------------------------------------------------------
 
 
-def _argo(editor: SpecEditor, workload: Workload, retries: int) -> None:
+def _argo(retries: _Retries) -> None:
     """A deleted pod is an Error, which OnFailure, the default, does not retry:
     https://argo-workflows.readthedocs.io/en/latest/retries/"""
-    templates = [spec for spec in workload.pod_specs if makes_pod(spec)]
+    specs = retries.workload.pod_specs
+    templates = [spec for spec in specs if makes_pod(spec)]
     # For every template that has none; `{}` is one without a limit.
     shared = [
         spec
-        for spec in workload.pod_specs
+        for spec in specs
         if spec.path[-1] in SHARED_STEPS and isinstance(spec.get("retryStrategy"), yaml.MappingNode)
     ]
     for spec in (*templates, *shared):
@@ -304,62 +438,78 @@ def _argo(editor: SpecEditor, workload: Workload, retries: int) -> None:
         policy = text_of(get(strategy, "retryPolicy"))
         # Evictions count: https://argo-workflows.readthedocs.io/en/latest/fields/#retrystrategy
         if text_of(get(strategy, "limit")) == "0":
-            raise _refused(f"the limit of {spec.role} is 0: nothing is retried; raise it")
+            raise Refused(f"the limit of {spec.role} is 0: nothing is retried; raise it")
         if not isinstance(strategy, yaml.MappingNode):
+            if not shared and retries.count == 0:
+                raise Refused(_COUNTED)
             if not shared:
-                _refuse_none(retries)
-                editor.set(path, {"limit": str(retries), "retryPolicy": "Always"})
+                limited = {"limit": str(retries.count), "retryPolicy": "Always"}
+                retries.decision.set(path, limited)
         elif policy is None and get(strategy, "expression") is None:
-            editor.set((*path, "retryPolicy"), "Always")
+            retries.decision.set((*path, "retryPolicy"), "Always")
         elif policy in ("OnFailure", "OnTransientError"):
-            raise _refused(
+            raise Refused(
                 f"the retryPolicy of {spec.role} is {policy}, which does not retry deleted pods: "
                 "Always does"
             )
+    for spec in templates:
+        if text_of(get(spec.get("retryStrategy"), "retryPolicy")) == "OnError":
+            retries.warn(
+                f"the retryPolicy of {spec.role} is OnError, which retries deleted pods, but not "
+                "those that fail when their node shuts down: Always does"
+            )
+            return
 
 
-def _ray_job(editor: SpecEditor, workload: Workload, retries: int) -> None:
+def _ray_job(retries: _Retries) -> None:
     """Each retry is a new cluster; evicted workers are recreated in any case."""
-    top = ("spec", "jobTemplate") if workload.kind.kind == "RayCronJob" else ("spec",)
     # https://github.com/ray-project/kuberay, ray-operator/controllers/ray/utils/validation.go
-    if pairs(workload.get(*top, "clusterSelector")):
-        raise _refused(
+    if pairs(retries.get("clusterSelector")):
+        raise Refused(
             "it runs in an existing cluster (clusterSelector), for which KubeRay takes no "
             "backoffLimit"
         )
-    if workload.text(*top, "submissionMode") == "InteractiveMode":
-        raise _refused("KubeRay takes no backoffLimit in InteractiveMode")
-    if workload.get(*top, "backoffLimit") is None:
-        _refuse_none(retries)
-        editor.set((*workload.path, *top, "backoffLimit"), retries)
+    if text_of(retries.get("submissionMode")) == "InteractiveMode":
+        raise Refused("KubeRay takes no backoffLimit in InteractiveMode")
+    if retries.get("backoffLimit") is None:
+        retries.set_count("backoffLimit")
 
 
-def _spark(editor: SpecEditor, workload: Workload, retries: int) -> None:
+def _spark(retries: _Retries) -> None:
     """The whole application restarts: kubeflow.org/docs/components/spark-operator/user-guide"""
-    top = ("spec", "template") if workload.kind.kind == "ScheduledSparkApplication" else ("spec",)
-    path, policy = (*workload.path, *top, "restartPolicy"), workload.get(*top, "restartPolicy")
-    if text_of(get(policy, "type")) == "Never":
-        raise _refused("its restartPolicy has the type Never: make it OnFailure")
-    if text_of(get(policy, "onFailureRetries")) == "0":
-        raise _refused("its restartPolicy has 0 onFailureRetries: raise it")
+    policy = retries.get("restartPolicy")
+    kind, number = text_of(get(policy, "type")), get(policy, "onFailureRetries")
+    if kind == "Never":
+        raise Refused("its restartPolicy has the type Never: make it OnFailure")
+    if text_of(number) == "0":
+        raise Refused("its restartPolicy has 0 onFailureRetries: raise it")
     if not pairs(policy):
-        _refuse_none(retries)
-        count = {"onFailureRetries": retries, "onFailureRetryInterval": 10}
-        editor.set(path, {"type": "OnFailure", **count})
-    elif text_of(get(policy, "type")) == "OnFailure" and get(policy, "onFailureRetries") is None:
+        count = {"onFailureRetries": retries.count, "onFailureRetryInterval": 10}
+        retries.set_count("restartPolicy", value={"type": "OnFailure", **count})
+    elif kind == "OnFailure" and number is None:
         # Without a number there is no retry: spark-operator, pkg/util/sparkapplication.go
-        _refuse_none(retries)
-        editor.set((*path, "onFailureRetries"), retries)
+        retries.set_count("restartPolicy", "onFailureRetries")
 
 
-def _task_run(editor: SpecEditor, workload: Workload, retries: int) -> None:
+def _task_run(retries: _Retries) -> None:
     """Deleted pods are recreated, failed ones retried: tektoncd/pipeline,
     pkg/reconciler/taskrun/taskrun.go"""
-    if workload.text("spec", "retries") == "0":
-        raise _refused("its retries are 0: raise that")
-    if workload.get("spec", "retries") is None:
-        _refuse_none(retries)
-        editor.set((*workload.path, "spec", "retries"), retries)
+    if text_of(retries.get("retries")) == "0":
+        raise Refused("its retries are 0: raise that")
+    if retries.get("retries") is None:
+        retries.set_count("retries")
+
+
+def _pipeline(retries: _Retries) -> None:
+    """https://github.com/kubeflow/pipelines/issues/4333"""
+    for spec in retries.specs:
+        if isinstance(spec, ExecutorSpec) and spec.retry_count is None:
+            retries.decision.set((*spec.task_path, "retryPolicy", "maxRetryCount"), retries.count)
+    retries.warn(
+        "kfp 2.15 to 2.17 makes an Argo retryStrategy without a retryPolicy of it, which does not "
+        "retry deleted pods: errors are retried, and so is a process that exits at SIGTERM; most "
+        "evictions are not"
+    )
 
 
 def _texts(node: YamlNode | None) -> set[str]:
@@ -367,16 +517,17 @@ def _texts(node: YamlNode | None) -> set[str]:
 
 
 # Retries without a setter need no field: lost pods are always recreated.
-_SETTERS: dict[Retry, Callable[[SpecEditor, Workload, int], None]] = {
+_SETTERS: dict[Retry, Callable[[_Retries], None]] = {
     Retry.NEVER: _never,
     Retry.ELSEWHERE: _elsewhere,
     Retry.JOB: _job,
     Retry.JOB_SET: _job_set,
     Retry.REPLICAS: _replicas,
-    Retry.MPI_V2: _backoff_limit,
+    Retry.MPI_V2: _mpi_job,
     Retry.VOLCANO: _volcano,
     Retry.ARGO: _argo,
     Retry.RAY_JOB: _ray_job,
     Retry.SPARK: _spark,
     Retry.TASK_RUN: _task_run,
+    Retry.PIPELINE: _pipeline,
 }

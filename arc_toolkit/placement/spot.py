@@ -12,7 +12,7 @@ from arc_toolkit.errors import ArcError
 from arc_toolkit.kube.labels import parse_label
 from arc_toolkit.kube.nodes import POOL_LABELS
 from arc_toolkit.kube.taints import SPOT_KEY, SPOT_TAINT, Taint, Toleration
-from arc_toolkit.placement.manifests import PREFERRED, PodSpec
+from arc_toolkit.placement.manifests import PREFERRED, REQUIRED, PodSpec
 
 # Of 1 to 100: others that a user gave keep their say.
 WEIGHT = 100
@@ -52,6 +52,16 @@ class SpotCapacity:
 
     def preference(self) -> dict[str, Any]:
         return {"weight": WEIGHT, "preference": self.term("In")}
+
+    def pod_fields(self, spot: SpotPolicy) -> dict[str, Any]:
+        """The fields of a pod spec that says nothing about nodes yet."""
+        affinity: dict[str, Any] = {PREFERRED[-1]: [self.preference()]}
+        if spot is not SpotPolicy.PREFER:
+            term = self.term("In" if spot is SpotPolicy.REQUIRE else "NotIn")
+            affinity = {REQUIRED[-2]: {REQUIRED[-1]: [term]}}
+        row = None if spot is SpotPolicy.AVOID else self.toleration()
+        tolerations = {"tolerations": [row]} if row is not None else {}
+        return {**tolerations, "affinity": {"nodeAffinity": affinity}}
 
 
 # The label, taint and notice of each cloud. On GKE the taint exists if it was added (Autopilot

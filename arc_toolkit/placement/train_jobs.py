@@ -8,34 +8,18 @@ https://www.kubeflow.org/docs/components/trainer/operator-guides/runtime-patches
 from __future__ import annotations
 
 from collections.abc import Iterable, Set
-from typing import Any, NamedTuple
+from typing import Any
 
-import yaml
-
-from arc_toolkit.edit.yaml.nodes import MAP, get, items_of, text_of
-from arc_toolkit.kube.workloads import COORDINATOR_NAMES, KindFamily, Shape
-from arc_toolkit.placement.decisions import FieldChanges, Obstacle, PlacementRefused, SpecEditor
+from arc_toolkit.edit.files.edits import Refused
+from arc_toolkit.edit.yaml.nodes import get, items_of, text_of
+from arc_toolkit.kube.workloads import COORDINATOR_NAMES, KindFamily
 from arc_toolkit.placement.manifests import PodSpec, Workload
-from arc_toolkit.placement.node_choice import choose_nodes
+from arc_toolkit.placement.place_plan import PlacementDecision
 from arc_toolkit.placement.spot import SpotCapacity, SpotPolicy
 
-
-class OverrideField(NamedTuple):
-    """A field of a TrainJob, and the steps in an entry of it to the fields of the pods."""
-
-    name: str
-    shape: Shape
-    steps: tuple[str, ...] = ()
-
-
 # Each release with its field, read from its CRD.
-_RUNTIME_PATCHES = OverrideField("runtimePatches", Shape.RUNTIME_PATCH)
-RELEASES = {
-    "2.0": OverrideField("podSpecOverrides", Shape.OVERRIDE),
-    "2.1": OverrideField("podTemplateOverrides", Shape.TEMPLATE_OVERRIDE, ("spec",)),
-    "2.2": _RUNTIME_PATCHES,
-    "2.3": _RUNTIME_PATCHES,
-}
+_OVERRIDES, _PATCHES = "podTemplateOverrides", "runtimePatches"
+RELEASES = {"2.1": _OVERRIDES, "2.2": _PATCHES, "2.3": _PATCHES}
 # The job in which the training runs, in the runtimes that Kubeflow ships, and jobs that prepare it.
 _TRAINING_JOB = "node"
 _NOT_TRAINING = COORDINATOR_NAMES | {"dataset-initializer", "model-initializer"}
@@ -50,8 +34,7 @@ def refuse_mixed(workload: Workload, spec: PodSpec, roles: Set[str]) -> None:
     names = _target_jobs(workload, spec)
     if len({name in (roles or COORDINATOR_NAMES) for name in names}) > 1:
         jobs = " and ".join(names)
-        reason = f"an entry is for {jobs}, which belong on different nodes: make two of it"
-        raise PlacementRefused(Obstacle.CONTRADICTION, reason)
+        raise Refused(f"an entry is for {jobs}, which belong on different nodes: make two of it")
 
 
 def lacks_training(workload: Workload) -> bool:
@@ -69,67 +52,50 @@ def _target_jobs(workload: Workload, spec: PodSpec) -> list[str]:
 
 
 def add_override(
-    editor: SpecEditor,
-    workload: Workload,
+    decision: PlacementDecision,
     spot: SpotPolicy,
     capacity: SpotCapacity,
     trainer: str | None,
     roles: Iterable[str],
 ) -> None:
     """A new entry for `roles`, or for the job in which the training runs."""
+    workload = decision.workload
     field = _override_field(workload, trainer)
-    if not field.shape.has_affinity and spot is not SpotPolicy.REQUIRE:
-        reason = f"{field.shape.lack}: spot nodes can only be required"
-        raise PlacementRefused(Obstacle.NO_FIELD, reason)
-    pods = _pod_fields(workload, field.shape, spot, capacity)
+    pods = capacity.pod_fields(spot)
     for job in sorted(roles) or [_training_job(workload, field)]:
-        editor.append((*workload.path, "spec", field.name), _entry(field, job, pods))
+        decision.append((*workload.path, "spec", field), _entry(field, job, pods))
 
 
-def _entry(field: OverrideField, job: str, pods: dict[str, Any]) -> dict[str, Any]:
-    if field is _RUNTIME_PATCHES:
-        inner = {"name": job, "template": {"spec": {"template": {"spec": pods}}}}
-        patch = {"template": {"spec": {"replicatedJobs": [inner]}}}
-        return {"manager": _MANAGER, "trainingRuntimeSpec": patch}
-    for step in field.steps:
-        pods = {step: pods}
-    return {"targetJobs": [{"name": job}], **pods}
+def _entry(field: str, job: str, pods: dict[str, Any]) -> dict[str, Any]:
+    if field == _OVERRIDES:
+        return {"targetJobs": [{"name": job}], "spec": pods}
+    inner = {"name": job, "template": {"spec": {"template": {"spec": pods}}}}
+    patch = {"template": {"spec": {"replicatedJobs": [inner]}}}
+    return {"manager": _MANAGER, "trainingRuntimeSpec": patch}
 
 
-def _pod_fields(
-    workload: Workload, shape: Shape, spot: SpotPolicy, capacity: SpotCapacity
-) -> dict[str, Any]:
-    """The fields that place pods which say nothing about nodes yet."""
-    collected = FieldChanges(workload)
-    nothing = PodSpec((), yaml.MappingNode(MAP, []), "", shape, coordinator=False)
-    choose_nodes(collected, nothing, spot, capacity)
-    fields: dict[str, Any] = {}
-    for path, value, is_item in collected.changes:
-        holder = fields
-        for step in path[:-1]:
-            holder = holder.setdefault(str(step), {})
-        holder[str(path[-1])] = [value] if is_item else value
-    return fields
-
-
-def _override_field(workload: Workload, trainer: str | None) -> OverrideField:
+def _override_field(workload: Workload, trainer: str | None) -> str:
     """The field of the release: the one that is in use, or that of `--trainer`."""
+    if workload.get("spec", "podSpecOverrides") is not None:
+        raise Refused(
+            "podSpecOverrides is of Kubeflow Trainer 2.0, and has no affinity: "
+            "add tolerations and a nodeSelector there by hand, or move to a newer release"
+        )
     for field in RELEASES.values():
-        if workload.get("spec", field.name) is not None:
+        if workload.get("spec", field) is not None:
             return field
     if trainer is not None:
         return RELEASES[trainer]
-    fields = ", ".join(f"{field.name} ({release})" for release, field in RELEASES.items())
-    raise PlacementRefused(
-        Obstacle.MISSING_OPTION,
+    fields = ", ".join(f"{field} ({release})" for release, field in RELEASES.items())
+    raise Refused(
         f"its field depends on the release of Kubeflow Trainer: {fields}; "
-        f"use --trainer {', '.join(RELEASES)}",
+        f"use --trainer {', '.join(RELEASES)}"
     )
 
 
-def _training_job(workload: Workload, field: OverrideField) -> str:
+def _training_job(workload: Workload, field: str) -> str:
     """The job of an entry without a pod spec, if the training runs in it."""
-    for item in items_of(workload.get("spec", field.name)):
+    for item in items_of(workload.get("spec", field)):
         name = text_of(get(item, "targetJobs", 0, "name"))
         if name is not None and name not in _NOT_TRAINING:
             return name

@@ -19,7 +19,7 @@ from arc_toolkit.azureml.python.python_engine import patch_source
 from arc_toolkit.azureml.references import ProjectFiles
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.batch import run
-from arc_toolkit.file_io import is_missing, read_raw
+from arc_toolkit.file_io import read_raw
 from arc_toolkit.findings import FileResult
 from scripts.benchmarks.common import cpu_of_call, cpu_of_command, report
 
@@ -162,7 +162,7 @@ def patch_all(files: list[tuple[str, bytes]]) -> Callable[[], list[FileResult]]:
     """As in a run: what one file says about its components, another does not ask again."""
 
     def call() -> list[FileResult]:
-        project = ProjectFiles(read_raw, is_missing)
+        project = ProjectFiles(read_raw)
         return [patch_source(path, data, SETTINGS, project) for path, data in files]
 
     return call

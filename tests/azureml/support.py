@@ -21,6 +21,23 @@ command: python train.py  # as ever
 environment: azureml:lightgbm@latest
 compute: azureml:cluster
 """
+LEGACY_SWEEP = """\
+$schema: http://azureml/sdk-1-5/SweepComponent.json
+type: SweepComponent
+name: s
+version: 0.0.1
+trial:
+  type: CommandComponent
+  name: t
+  version: 0.0.1
+  command: python t.py --lr {inputs.lr}
+  inputs: {lr: {type: Float}}
+  environment: {docker: {image: x}}
+algorithm: random
+search_space: {lr: {type: uniform, min_value: 0.1, max_value: 1}}
+objective: {primary_metric: a, goal: maximize}
+limits: {max_total_trials: 4, max_concurrent_trials: 2}
+"""
 COMPONENT = """\
 $schema: https://azuremlschemas.azureedge.net/latest/commandComponent.schema.json
 type: command

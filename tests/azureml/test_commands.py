@@ -14,7 +14,7 @@ import pytest
 
 from arc_toolkit.azureml.azureml_files import AzureMLFiles
 from arc_toolkit.findings import FileResult
-from tests.azureml.support import COMMAND_JOB, COMPONENT, PIPELINE
+from tests.azureml.support import COMMAND_JOB, COMPONENT, LEGACY_SWEEP, PIPELINE
 from tests.edit.test_diff import apply
 from tests.support import Result
 
@@ -109,19 +109,17 @@ def test_standard_input(arc: Arc, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_new_files_are_written_and_never_over_others(arc: Arc, tmp_path: Path) -> None:
-    pipeline, new = tmp_path / "p.yml", tmp_path / "p.a.yml"
-    pipeline.write_text(
-        "type: pipeline\njobs:\n  a:\n    type: command\n    command: x\n    environment: e\n"
-    )
-    words = ("patch", pipeline, *TYPE, "--expose-parameters")
+    sweep, new = tmp_path / "s.yaml", tmp_path / "s.v2.yaml"
+    sweep.write_text(LEGACY_SWEEP)
+    words = ("patch", sweep, *TYPE, "--compute", "aks", "--sweep-to-v2")
     assert "+++ b" in arc(*words).out
     assert not new.exists()
     new.write_text("mine\n")
-    before = pipeline.read_text()
     result = arc(*words, "--write")
     assert result.code == 2
-    assert "exists and differs" in result.err
-    assert (new.read_text(), pipeline.read_text()) == ("mine\n", before)
+    assert "already exists" in result.err
+    assert (new.read_text(), sweep.read_text()) == ("mine\n", LEGACY_SWEEP)
+    assert not (tmp_path / "s.trial.v2.yaml").exists()
     new.unlink()
     assert arc(*words, "--write").code == 0
     assert new.exists()
@@ -185,19 +183,19 @@ def test_the_same_note_for_many_steps_is_one_note(arc: Arc, tmp_path: Path) -> N
 def test_the_printed_diff_applies_and_is_what_write_does(arc: Arc, tmp_path: Path) -> None:
     step = "  s{0}:\n    type: command\n    component: azureml:x:1\n    inputs:\n      a: 1\n"
     long = "type: pipeline\njobs:\n" + "".join(step.format(number) for number in range(300))
-    inline = "type: pipeline\njobs:\n  a:\n    type: command\n    command: x\n    environment: e\n"
     files = {
         "job.yml": COMMAND_JOB,
         "long.yml": long,
         "windows.yml": long.replace("\n", "\r\n"),
-        "inline.yml": inline,
+        "s.yaml": LEGACY_SWEEP,
     }
     files |= {"last.yml": COMMAND_JOB.removesuffix("\n"), "a name.yml": COMMAND_JOB}
     for folder in ("diff", "write"):
         (tmp_path / folder).mkdir()
         for name, text in files.items():
             (tmp_path / folder / name).write_bytes(text.encode())
-    words = (*TYPE, "--instance-count", "2", "--expose-parameters", "--threads", "lightgbm")
+    count = ("--instance-count", "2", "--sweep-to-v2")
+    words = (*TYPE, *count, "--expose-parameters", "--threads", "lightgbm")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path / "diff")
         apply(tmp_path / "diff", arc("patch", ".", *words).out)
@@ -208,7 +206,7 @@ def test_the_printed_diff_applies_and_is_what_write_does(arc: Arc, tmp_path: Pat
     ]
     assert contents[0] == contents[1]
     assert b"instance_type" in contents[0]["windows.yml"]
-    assert "inline.a.yml" in contents[0]
+    assert "s.v2.yaml" in contents[0]
 
 
 def test_a_file_that_is_nested_too_deeply_is_skipped_and_the_others_are_changed(

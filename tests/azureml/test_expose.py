@@ -1,4 +1,4 @@
-"""`--expose-parameters`: inputs on the pipeline, bound in its steps; what cannot be bound is moved, wrapped or told."""
+"""`--expose-parameters`: inputs on the pipeline, bound in its steps; what cannot be bound is reported."""
 
 from __future__ import annotations
 
@@ -230,27 +230,36 @@ def test_steps_that_differ_are_reported_and_not_made_equal() -> None:
     assert any("its steps differ (large, small)" in finding.reason for finding in result.findings)
 
 
-def test_an_inline_command_step_moves_to_a_component_file() -> None:
+INLINE_COUNT = "an inline command step cannot bind its count: move its job to a component file"
+
+
+def test_the_count_of_an_inline_command_step_is_reported_and_stays() -> None:
     result = patch(INLINE, path="pipeline.yml", **ASKED)
-    step = yaml.safe_load(result.after or b"")["jobs"]["prepare"]
-    assert step["component"] == "./pipeline.prepare.yml"
-    assert "command" not in step
-    assert step["resources"] == {"instance_type": TYPE, "instance_count": COUNT}
-    [(path, content)] = result.new_files
-    component = yaml.safe_load(content)
-    assert path == "pipeline.prepare.yml"
-    assert component["inputs"] == {"data": {"type": "uri_folder"}, "n": {"type": "integer"}}
-    assert component["command"] == "echo ${{inputs.data}} ${{inputs.n}} > ${{outputs.out}}/x"
+    data = yaml.safe_load(result.after or b"")
+    assert data["jobs"]["prepare"]["resources"] == {"instance_type": TYPE}
+    assert "instance_count" not in data["inputs"]
+    (finding,) = (item for item in result.findings if item.reason == INLINE_COUNT)
+    assert finding.severity == "warning"
+    check_noop((result.after or b"").decode(), path="pipeline.yml", **ASKED)
 
 
-def test_an_inline_step_whose_input_types_are_unknown_is_reported() -> None:
-    text = INLINE.replace("n: 3", "n: ${{parent.jobs.x.inputs.y}}")
-    result = patch(text, path="pipeline.yml", **ASKED)
-    assert result.new_files == ()
-    assert any("types of its inputs" in finding.reason for finding in result.findings)
-    assert yaml.safe_load(result.after or b"")["jobs"]["prepare"]["resources"] == {
-        "instance_type": TYPE
-    }
+@pytest.mark.parametrize(
+    ("count", "severity"),
+    [("", "note"), ("    resources: {instance_count: 3}\n", "warning")],
+)
+def test_an_inline_step_without_a_count_loses_nothing(count: str, severity: str) -> None:
+    text = INLINE + count
+    result = patch(text, path="pipeline.yml", expose_parameters=True, instance_type="a")
+    findings = [item.severity for item in result.findings if item.reason == INLINE_COUNT]
+    assert findings == [severity]
+
+
+def test_other_steps_bind_their_count_beside_an_inline_one() -> None:
+    text = INLINE + "  train: {component: 'azureml:train:1'}\n"
+    data = yaml.safe_load(patch(text, path="pipeline.yml", **ASKED).after or b"")
+    assert data["inputs"]["instance_count"] == 2
+    assert data["jobs"]["train"]["resources"] == {"instance_type": TYPE, "instance_count": COUNT}
+    assert data["jobs"]["prepare"]["resources"] == {"instance_type": TYPE}
 
 
 def test_a_component_that_no_pipeline_uses_gets_no_file_and_a_reason() -> None:
@@ -295,14 +304,18 @@ def test_both_forms_load_with_azure_ai_ml(arc: Callable[..., Result], tmp_path: 
         2,
         "--write",
     ]
-    assert arc("patch", tmp_path, *words).code == 0
-    for name, step in (("used/pipeline.yml", "train"), ("inline.yml", "prepare")):
+    assert arc("patch", tmp_path, *words).code == 2  # the count of the inline step
+    bound = {"instance_type": TYPE, "instance_count": COUNT}
+    for name, step, resources in (
+        ("used/pipeline.yml", "train", bound),
+        ("inline.yml", "prepare", {"instance_type": TYPE}),
+    ):
         job = load_job(str(tmp_path / name))
         assert job._validate().error_messages.keys() <= {f"jobs.{step}.compute"}
         body = job._to_rest_object().as_dict()["properties"]["jobs"][step]["resources"]
-        assert body == {"instance_type": TYPE, "instance_count": COUNT}
+        assert body == resources
     logging.disable(logging.NOTSET)
-    assert arc("patch", tmp_path, *words[:-1], "--check").code == 0
+    assert arc("patch", tmp_path / "used", *words[:-1], "--check").code == 0
 
 
 def test_a_step_that_ignores_a_setting_keeps_its_value() -> None:
@@ -326,14 +339,6 @@ jobs:
         "instance_count": "${{parent.inputs.instance_count}}",
     }
     assert steps["b"]["resources"] == {"instance_type": "8cpu32g1gpu", "instance_count": 3}
-
-
-def test_an_inline_step_without_an_environment_stays() -> None:
-    # azure-ai-ml loads it, and rejects such a component.
-    text = "type: pipeline\njobs:\n  a:\n    type: command\n    command: x\n    inputs: {n: 1}\n"
-    result = patch(text, path="pipeline.yml", **ASKED)
-    assert result.new_files == ()
-    assert yaml.safe_load(result.after or b"")["jobs"]["a"]["resources"] == {"instance_type": TYPE}
 
 
 # --- the inputs of a pipeline ----------------------------------------------------------------------------------
@@ -393,144 +398,6 @@ def test_an_input_of_another_type_is_another() -> None:
     inputs = "inputs:\n  instance_type: {type: uri_file, path: x}\n"
     text = f"type: pipeline\n{inputs}jobs:\n  y: {{component: 'azureml:y:1'}}\n"
     assert "job_instance_type" in yaml.safe_load(patch(text, **ASKED).after or b"")["inputs"]
-
-
-# --- what moves to a component file ----------------------------------------------------------------------------
-
-MOVED = """\
-type: pipeline
-inputs:
-  folder: {type: uri_folder, path: ./d}
-  file: {type: uri_file, path: ./d/x, mode: download}
-  untyped: {path: ./d}
-  word: hello
-outputs:
-  report: {type: uri_file, mode: upload}
-jobs:
-  first:
-    type: command
-    command: |
-      # prepare
-      python a.py
-    # the image of the team
-    environment:
-      image: x:1  # pinned
-    code: ./src  # the sources
-    inputs:
-      folder: ${{parent.inputs.folder}}
-      file: {path: '${{parent.inputs.file}}', mode: download}
-      untyped: ${{parent.inputs.untyped}}
-      word: ${{parent.inputs.word}}
-      share: 0.5
-      fast: true
-    outputs:
-      report: ${{parent.outputs.report}}
-      model: {type: mlflow_model}
-  second:
-    type: command
-    command: python b.py
-    environment: {image: 'x:1'}
-    inputs:
-      a: ${{parent.jobs.first.outputs.report}}
-      b: ${{parent.jobs.first.outputs.model}}
-      c: ${{parent.jobs.third.outputs.table}}
-  third:
-    type: command
-    component: ./third.yml
-"""
-THIRD = COMPONENT.replace("  model:\n    type: uri_folder", "  table:\n    type: mltable")
-
-
-def test_types_of_inputs_and_outputs_are_those_that_azure_ai_ml_finds() -> None:
-    result = patch(MOVED, path="p.yml", files={"p.yml": MOVED, "third.yml": THIRD}, **ASKED)
-    first, second = (yaml.safe_load(content) for _, content in result.new_files)
-    assert {name: port["type"] for name, port in first["inputs"].items()} == {
-        "folder": "uri_folder",
-        "file": "uri_file",
-        "untyped": "uri_folder",
-        "word": "string",
-        "share": "number",
-        "fast": "boolean",
-    }
-    assert {name: port["type"] for name, port in first["outputs"].items()} == {
-        "report": "uri_file",
-        "model": "mlflow_model",
-    }
-    assert [port["type"] for port in second["inputs"].values()] == [
-        "uri_file",
-        "mlflow_model",
-        "mltable",
-    ]
-
-
-VALUES = {
-    "{value: 1000}": "integer",
-    "{value: 0.00005}": "integer",
-    "{value: 1}": "boolean",
-    "{value: true}": "boolean",
-    "{value: t5-small}": "string",
-    "{value: '7'}": "string",
-}
-
-
-@pytest.mark.parametrize("value", VALUES)
-@pytest.mark.parametrize("is_own", [False, True])
-def test_types_of_literals_below_value(value: str, is_own: bool) -> None:
-    text = _with_value(value, is_own)
-    ((_, content),) = patch(text, path="p.yml", files={"p.yml": text}, **ASKED).new_files
-    assert yaml.safe_load(content)["inputs"]["n"] == {"type": VALUES[value]}
-
-
-@pytest.mark.real
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("value", VALUES)
-@pytest.mark.parametrize("is_own", [False, True])
-def test_azure_ai_ml_finds_these_types_too(value: str, is_own: bool, tmp_path: Path) -> None:
-    try:
-        from azure.ai.ml import load_job
-    except ImportError:
-        unavailable("azure-ai-ml is not installed")
-    (tmp_path / "p.yml").write_text(_with_value(value, is_own))
-    assert load_job(tmp_path / "p.yml").jobs["prepare"].component.inputs["n"].type == VALUES[value]
-
-
-def _with_value(value: str, is_own: bool) -> str:
-    """The pipeline with a literal, in its own inputs or in those of the step."""
-    if is_own:
-        return INLINE.replace("n: 3", f"n: {value}")
-    text = INLINE.replace("n: 3", "n: ${{parent.inputs.n}}")
-    return text.replace("inputs:\n", f"inputs:\n  n: {value}\n", 1)
-
-
-def test_comments_and_block_scalars_move_along() -> None:
-    result = patch(MOVED, path="p.yml", files={"p.yml": MOVED, "third.yml": THIRD}, **ASKED)
-    [(_, content), _] = result.new_files
-    assert (
-        "command: |\n  # prepare\n  python a.py\n"
-        "# the image of the team\nenvironment:\n  image: x:1  # pinned\ncode: ./src  # the sources\n"
-    ) in content.decode()
-    assert b"the image of the team" not in (result.after or b"")
-    assert b"    component: ./p.first.yml\n" in (result.after or b"")
-
-
-@pytest.mark.parametrize(
-    ("command", "environment"),
-    [("|+\n      run\n\n", "x"), ("run", "*e")],
-    ids=["blank lines that are kept", "an anchor that stays"],
-)
-def test_lines_that_would_mean_something_else_alone_are_written_anew(
-    command: str, environment: str
-) -> None:
-    text = (
-        f"{INLINE.partition('    # what')[0]}    inputs: {{n: &e x}}\n    command: {command}\n"
-        f"    environment: {environment}\n"
-    )
-    ((_, content),) = patch(text, path="pipeline.yml", **ASKED).new_files
-    before, after = yaml.safe_load(text)["jobs"]["prepare"], yaml.safe_load(content)
-    assert {key: after[key] for key in ("command", "environment")} == {
-        key: before[key] for key in ("command", "environment")
-    }
 
 
 def test_keys_that_win_over_resources_move_into_them() -> None:

@@ -12,6 +12,7 @@ import yaml
 from tests.azureml.support import (
     COMMAND_JOB,
     COMPONENT,
+    LEGACY_SWEEP,
     check_noop,
     check_transformed,
     patch,
@@ -317,18 +318,14 @@ def test_inputs_go_after_the_head_of_a_pipeline() -> None:
 def test_a_new_file_that_exists_is_refused_in_every_run(
     arc: Callable[..., Result], tmp_path: Path
 ) -> None:
-    step = "{type: command, command: echo, environment: 'azureml:e:1'}"
-    pipeline = tmp_path / "p.yml"
-    pipeline.write_text(
-        f"type: pipeline\njobs:\n  a:\n    {step[1:-1].replace(', ', chr(10) + '    ')}\n"
-    )
-    (tmp_path / "p.a.yml").write_text("mine: 1\n")
-    before = pipeline.read_bytes()
+    sweep = tmp_path / "s.yaml"
+    sweep.write_text(LEGACY_SWEEP)
+    (tmp_path / "s.v2.yaml").write_text("mine: 1\n")
     for options in ((), ("--write",), ("--check",)):
-        result = arc("patch", pipeline, "--expose-parameters", "--instance-type", "x", *options)
+        result = arc("patch", sweep, "--sweep-to-v2", "--instance-type", "x", *options)
         assert (result.code, result.out) == (2, "")
-        assert "p.a.yml exists and differs" in result.err
-    assert pipeline.read_bytes() == before
+        assert "s.v2.yaml already exists" in result.err
+    assert sweep.read_text() == LEGACY_SWEEP
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from arc_toolkit.azureml.documents import parse
-from arc_toolkit.azureml.kinds import KINDS, Family, Role, Slot, TargetKind, recognise
+from arc_toolkit.azureml.documents import parse, recognise
+from arc_toolkit.azureml.kinds import KINDS, Family, Role, Slot, TargetKind
 from arc_toolkit.azureml.python.python_engine import patch_source
 from arc_toolkit.azureml.references import ProjectFiles
 from arc_toolkit.azureml.settings import Settings

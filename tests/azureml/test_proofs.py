@@ -101,15 +101,15 @@ def test_a_lying_notebook_editor(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_yaml_plan_that_would_change_its_result_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    true = azureml_files.plan_yaml
+    true = azureml_files.YamlTask.plan
 
-    def plan(plan: Any) -> Any:
-        work = true(plan)
+    def plan(task: Any, text: Any, before: Any, failed_groups: Any) -> Any:
+        work = true(task, text, before, failed_groups)
         if work.is_second:
             work.editor.set((0, "command"), "again")
         return work
 
-    monkeypatch.setattr(azureml_files, "plan_yaml", plan)
+    monkeypatch.setattr(azureml_files.YamlTask, "plan", plan)
     result = patch(YAML, compute="b", threads="lightgbm")
     refused(result, "not stable: a second run would change the file again")
 

@@ -280,7 +280,8 @@ CASES = (
         _TRAINING + _replica("master") + _replica("worker") + _pytorch(),
         {"Master": OFF_SPOT, "Worker": ON_SPOT},
         settings={"retries": 3},
-        others={("spec", "runPolicy", "backoffLimit"): 3},
+        others={("spec", "runPolicy"): {}},
+        reason="adds up the restarts in place",
     ),
     CodeCase(
         "pytorch-job-with-run-policy",
@@ -288,10 +289,10 @@ CASES = (
         + _replica("master")
         + _replica("worker")
         + _pytorch(policy='KubeflowOrgV1RunPolicy(clean_pod_policy="None")'),
-        {"Master": {}, "Worker": {}},
-        None,
+        {"Master": OFF_SPOT, "Worker": ON_SPOT},
         settings={"retries": 3},
-        others={("spec", "runPolicy"): {"cleanPodPolicy": "None", "backoffLimit": 3}},
+        others={("spec", "runPolicy"): {"cleanPodPolicy": "None"}},
+        reason="adds up the restarts in place",
     ),
     CodeCase(
         "pytorch-master-by-role",

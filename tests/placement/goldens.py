@@ -210,15 +210,6 @@ GOLDENS = (
         crd="mpi-operator-v0.8.0",
     ),
     # https://github.com/kubeflow/trainer/tree/master/docs/proposals, and the CRD of each release
-    Golden(
-        "TrainJob 2.0 with --trainer",
-        head(
-            "trainer.kubeflow.org/v1alpha1", "TrainJob", "  runtimeRef: {name: torch-distributed}\n"
-        ),
-        (),
-        crd="trainer-v2.0.1",
-        trainer="2.0",
-    ),
     *train_job(
         "2.1",
         "2.1.0",
@@ -421,14 +412,6 @@ GOLDENS = (
         head("tekton.dev/v1beta1", "PipelineRun", "  pipelineRef: {name: train}\n"),
         (("spec", "podTemplate"),),
         crd="tekton-v1.15.0",
-    ),
-    # https://kueue.sigs.k8s.io/docs/concepts/resource_flavor/
-    Golden(
-        "ResourceFlavor",
-        head("kueue.x-k8s.io/v1beta2", "ResourceFlavor", "  nodeLabels: {pool: a}\n"),
-        (),
-        crd="kueue-v0.19.2",
-        kinds=frozenset(["resourceflavor"]),
     ),
     Golden(
         "List",

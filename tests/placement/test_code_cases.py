@@ -169,7 +169,7 @@ def test_a_finding_in_code_has_its_place() -> None:
 def settings_in(source: str) -> dict[str, Any]:
     """What each task of the pipelines in a source says about nodes, by its role."""
     plan = CodePlan("x.py", read_code([Source(source, parse(source))]), PlaceSettings())
-    found = [plain_data(node) for pipeline in plan.pipelines for node in [pipeline.document]]
+    found = [plain_data(node) for pipeline in plan.pipelines for node in [pipeline.workload.node]]
     executors = [item["platforms"]["kubernetes"]["deploymentSpec"]["executors"] for item in found]
     return {role: _numbers(settings) for item in executors for role, settings in item.items()}
 

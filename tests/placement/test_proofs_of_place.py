@@ -10,9 +10,9 @@ from arc_toolkit.edit.code.editor import Changes
 from arc_toolkit.edit.files.edits import Edit
 from arc_toolkit.edit.yaml.editor import YamlEditor
 from arc_toolkit.findings import FileResult
-from arc_toolkit.placement.apply_decisions import place_objects
 from arc_toolkit.placement.code.code_editor import CodeEditor
 from arc_toolkit.placement.code.code_plan import make_code_plan
+from arc_toolkit.placement.decisions import place_objects
 from arc_toolkit.placement.place_files import ManifestPlan, PlaceFiles
 from arc_toolkit.placement.place_plan import PlaceSettings
 from arc_toolkit.placement.spot import SpotPolicy
@@ -31,8 +31,8 @@ def test_a_lying_editor(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_plan_that_would_change_its_result_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    def lying(plan: ManifestPlan) -> None:
-        place_objects(plan)
+    def lying(plan: ManifestPlan, *, check_keys: bool) -> None:
+        place_objects(plan, check_keys=check_keys)
         if "tolerations" in plan.source.text:
             plan.editor.set((0, "metadata", "name"), "again")
 
@@ -96,7 +96,7 @@ def test_a_plan_of_code_that_would_change_its_result_again(monkeypatch: pytest.M
             made.editor.set((0, "metadata", "name"), "again")
         return made
 
-    monkeypatch.setattr("arc_toolkit.placement.code.code_files.make_code_plan", plan)
+    monkeypatch.setattr("arc_toolkit.placement.code.code_plan.make_code_plan", plan)
     result = place_code()
     assert result.after is None
     assert result.refused == "not stable: a second run would change the file again"

@@ -104,7 +104,7 @@ def test_replicas_of_kubeflow_are_made_again() -> None:
     spec = retried(dump("kubeflow.org/v1", "TFJob", {"tfReplicaSpecs": replicas}))
     assert spec["tfReplicaSpecs"]["Worker"]["restartPolicy"] == "OnFailure"
     assert spec["tfReplicaSpecs"]["PS"]["restartPolicy"] == "Never"
-    assert spec["runPolicy"]["backoffLimit"] == 3
+    assert "runPolicy" not in spec
 
 
 def test_a_replica_that_is_never_restarted_is_reported() -> None:
@@ -159,11 +159,41 @@ def test_ray_and_spark() -> None:
     }
 
 
-def test_the_launcher_of_an_mpi_job_v2_is_tried_again() -> None:
+@pytest.mark.parametrize(("count", "is_written"), [(0, False), (3, False), (7, True)])
+def test_the_launcher_of_an_mpi_job_v2_is_tried_again_six_times_or_more(
+    count: int, is_written: bool
+) -> None:
+    """mpi-operator 0.8.0: without a backoffLimit, that of the launcher's Job is 6."""
     replicas = {role: {"template": {"spec": POD}} for role in ("Launcher", "Worker")}
-    assert retried(dump("kubeflow.org/v2beta1", "MPIJob", {"mpiReplicaSpecs": replicas}))[
-        "runPolicy"
-    ] == {"backoffLimit": 3}
+    text = dump("kubeflow.org/v2beta1", "MPIJob", {"mpiReplicaSpecs": replicas})
+    result = place(text, None, retries=count)
+    spec = yaml.safe_load(result.after or text)["spec"]
+    assert spec.get("runPolicy") == ({"backoffLimit": count} if is_written else None)
+    assert {finding.severity for finding in result.findings} == {"note"}
+    assert "137 or another error stays Failed" in result.findings[-1].reason
+
+
+@pytest.mark.parametrize("kind", ["PyTorchJob", "PaddleJob"])
+def test_no_limit_is_written_for_the_training_operator(kind: str) -> None:
+    """One eviction makes the other seven ranks restart in place, and the sum of all restarts is compared with the limit
+    (training-operator, pkg/core/job.go, PastBackoffLimit): with a limit of 3 the job fails, without one it survives."""
+    field = "pytorchReplicaSpecs" if kind == "PyTorchJob" else "paddleReplicaSpecs"
+    replica = {"replicas": 8, "template": {"spec": POD}}
+
+    def text(**spec: Any) -> str:
+        return dump("kubeflow.org/v1", kind, {field: {"Worker": replica}, **spec})
+
+    result = place(text(), None, retries=3)
+    assert (result.after, result.refused) == (None, None)
+    (finding,) = result.findings
+    assert finding.severity == "note"
+    assert "adds up the restarts in place" in finding.reason
+    for limit, severities in ((3, ["warning"]), (21, ["warning"]), (22, [])):
+        result = place(text(runPolicy={"backoffLimit": limit}), None, retries=3)
+        assert result.after is None
+        assert [entry.severity for entry in result.findings] == severities
+        assert all("is low for 8 pods" in entry.reason for entry in result.findings)
+    assert "take it out" in refusal(text(runPolicy={"backoffLimit": 0}))
 
 
 @pytest.mark.parametrize("kind", ["TrainingRuntime", "ClusterTrainingRuntime"])

@@ -34,7 +34,9 @@ def test_every_row_of_the_table_has_a_manifest() -> None:
         ("tekton.dev/v1beta1", "TaskRun"),
     }
     others |= {("ray.io/v1alpha1", "RayJob"), ("ray.io/v1alpha1", "RayService")}
-    others |= {("kueue.x-k8s.io/v1beta1", "ResourceFlavor")}
+    others |= {
+        (f"kueue.x-k8s.io/{version}", "ResourceFlavor") for version in ("v1beta1", "v1beta2")
+    }
     assert {key for key, row in KINDS.items() if not row.refused} - others <= seen
 
 
@@ -48,15 +50,12 @@ TRAIN_JOB = head(
 def test_a_train_job_needs_its_release() -> None:
     result = place(TRAIN_JOB)
     assert result.after is None
-    for word in ("--trainer 2.0", "podSpecOverrides", "podTemplateOverrides", "runtimePatches"):
+    for word in ("--trainer 2.1", "podTemplateOverrides", "runtimePatches"):
         assert word in str(result.refused)
 
 
 def test_a_train_job_gets_the_field_of_its_release() -> None:
-    nodes = {"nodeSelector": {TOLERATION["key"]: "spot"}, "tolerations": [TOLERATION]}
     target = {"targetJobs": [{"name": "node"}]}
-    (document,) = placed(TRAIN_JOB, trainer="2.0")
-    assert document["spec"]["podSpecOverrides"] == [{**target, **nodes}]
     (document,) = placed(TRAIN_JOB, trainer="2.1")
     assert document["spec"]["podTemplateOverrides"] == [{**target, "spec": PODS}]
     for release in ("2.2", "2.3"):
@@ -69,9 +68,10 @@ def test_a_train_job_gets_the_field_of_its_release() -> None:
         assert "." in domain
 
 
-def test_a_release_without_affinity_can_only_require() -> None:
-    for spot in ("prefer", "avoid"):
-        result = place(TRAIN_JOB, spot, trainer="2.0")
+def test_the_field_of_a_release_without_affinity_is_refused() -> None:
+    text = f"{TRAIN_JOB}  podSpecOverrides:\n  - targetJobs: [{{name: node}}]\n"
+    for spot in ("require", "prefer", "avoid"):
+        result = place(text, spot, trainer="2.1")
         assert result.after is None
         assert "no affinity" in str(result.refused)
 
@@ -123,21 +123,16 @@ def test_the_grace_period_of_a_train_job_is_there_since_2_3() -> None:
 FLAVOR = "apiVersion: kueue.x-k8s.io/v1beta1\nkind: ResourceFlavor\nmetadata:\n  name: spot\n"
 
 
-def test_a_flavor_of_kueue_is_placed_only_when_its_kind_is_asked_for() -> None:
+def test_a_flavor_of_kueue_is_reported_and_not_changed() -> None:
     result = place(FLAVOR)
+    assert (result.after, result.refused) == (None, None)
+    (finding,) = result.findings
+    assert finding.severity == "note"
+    assert f"{TOLERATION['key']}: spot to its nodeLabels" in finding.reason
+    assert place(FLAVOR.replace("spot", "other")).findings == ()
+    result = place(FLAVOR, kinds=frozenset(["resourceflavor"]))
     assert result.after is None
-    assert result.refused is None
-    assert [(finding.severity, "--kind" in finding.reason) for finding in result.findings] == [
-        ("note", True)
-    ]
-    (document,) = placed(FLAVOR, kinds=frozenset(["resourceflavor"]))
-    assert document["spec"] == {
-        "nodeLabels": {TOLERATION["key"]: "spot"},
-        "tolerations": [TOLERATION],
-    }
-    other = f"{FLAVOR}spec:\n  nodeLabels: {{{TOLERATION['key']}: regular}}\n"
-    assert "nodeLabels" in str(place(other, kinds=frozenset(["resourceflavor"])).refused)
-    assert "order" in str(place(FLAVOR, "prefer", kinds=frozenset(["resourceflavor"])).refused)
+    assert "by hand" in str(result.refused)
 
 
 def test_a_daemonset_is_let_onto_spot_nodes_and_never_confined_to_them() -> None:

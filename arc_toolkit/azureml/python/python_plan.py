@@ -13,8 +13,9 @@ from arc_toolkit.azureml.apply_settings import apply_settings
 from arc_toolkit.azureml.apply_threads import not_set
 from arc_toolkit.azureml.documents import Parameter, Setting, Target
 from arc_toolkit.azureml.evidence import FrameworkEvidence, evidence_in_command
+from arc_toolkit.azureml.expose import Exposer
 from arc_toolkit.azureml.kinds import Family, Slot
-from arc_toolkit.azureml.plan import Plan
+from arc_toolkit.azureml.plan import Plan, Values
 from arc_toolkit.azureml.python.code_fields import CodeValue, named_values
 from arc_toolkit.azureml.python.expose_python import ExposedParameters
 from arc_toolkit.azureml.python.module import Module
@@ -27,7 +28,6 @@ from arc_toolkit.azureml.references import ProjectFiles
 from arc_toolkit.azureml.rules import run_rules
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.threads import PRESTEP, RESTEP
-from arc_toolkit.azureml.values import Values
 from arc_toolkit.edit.code.code_text import CodeText
 from arc_toolkit.edit.code.editor import StatementSite, quoted
 from arc_toolkit.edit.code.expressions import short
@@ -56,7 +56,7 @@ class PythonValues(Values):
         return super().own(target, name, *path)
 
 
-class PythonPlan(Plan):
+class PythonPlan(Plan, Exposer):
     """The plan for one module; the cells of a notebook are one module too."""
 
     language: Language = "python"
@@ -70,8 +70,6 @@ class PythonPlan(Plan):
         first: PythonPlan | None = None,
     ) -> None:
         super().__init__(path, project, settings, Ignores(), before=first)
-        # A second plan has other targets.
-        self._evidence = {}
         self.values = PythonValues(path, project, settings.expose_parameters)
         self.module = module
         self.resolver = SdkResolver(
@@ -424,7 +422,7 @@ def make_plan(
     before.
     """
     plan = PythonPlan(module, project, settings, path, first)
-    apply_settings(plan)
+    apply_settings(plan, plan)
     plan.report_refusals()
     run_rules(plan, "\n".join(source.text for source in module.sources))
     plan.writer.finish()

@@ -4,16 +4,8 @@ from __future__ import annotations
 
 import re
 
-from arc_toolkit.azureml.documents import Target
-from arc_toolkit.azureml.kinds import (
-    KINDS,
-    Family,
-    Role,
-    asset_schema,
-    schema_family,
-    type_family,
-    type_names,
-)
+from arc_toolkit.azureml.documents import Target, schema_family
+from arc_toolkit.azureml.kinds import CONTROL_TYPES, KINDS, V2_TYPES, Family, Role
 from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.azureml.rules import target_rule
 from arc_toolkit.edit.yaml.nodes import YamlNode, get, pairs, text_of
@@ -23,6 +15,11 @@ from arc_toolkit.text import nearest
 # azure-ai-ml 1.35: `ComponentNameStr` and `PipelineNodeNameStr` of _schema/core/fields.py.
 _COMPONENT_NAME = re.compile(r"[a-z][a-z0-9_]*")
 _STEP_NAME = re.compile(r"[a-z_][a-z0-9_]*")
+# Schemas of v2 documents that are neither a job nor a component.
+_ASSET_SCHEMA = re.compile(
+    r"azuremlschemas\.[^ ]*/"
+    r"(environment|model|data|datastore\w*|\w*[cC]ompute|workspace|codeAsset)\.schema\.json$"
+)
 # Types of steps in the previews of 2021.
 _PREVIEW_TYPES = ("component", "component_job")
 # Types of internal components, which azure-ai-ml accepts as well.
@@ -51,9 +48,9 @@ def _check_type(plan: Plan, target: Target) -> None:
     name = (target.text("type") or "").partition("@")[0]
     if not name or not (role in (Role.JOB, Role.COMPONENT) or is_unknown_step):
         return
-    if type_family(name) or name.endswith("Component") or name in _INTERNAL_TYPES:
+    if name in V2_TYPES or name.endswith("Component") or name in _INTERNAL_TYPES:
         return
-    near = nearest(name.lower(), type_names(), cutoff=0.8)
+    near = nearest(name.lower(), (*V2_TYPES, *CONTROL_TYPES), cutoff=0.8)
     reason = f"did you mean `{near}`?" if near else ""
     if name in _PREVIEW_TYPES and role == Role.STEP:
         reason = "today it is the type of the component: `type: command`"
@@ -89,8 +86,9 @@ def _check_input_types(plan: Plan, target: Target) -> None:
 def wrong_schema(plan: Plan) -> None:
     for root in (document.root for document in plan.documents):
         schema = root.text("$schema") or ""
-        type_kind = type_family(root.text("type") or "")
-        schema_kind = schema_family(schema) or asset_schema(schema)
+        type_kind = V2_TYPES.get(root.text("type") or "")
+        asset = _ASSET_SCHEMA.search(schema)
+        schema_kind = schema_family(schema) or (asset[1] if asset else "")
         if type_kind and schema_kind and type_kind != schema_kind:
             message = f"`$schema` names the kind {schema_kind}, and `type` says {type_kind}"
         elif root.kind.role == Role.COMPONENT and schema_kind and "job" in schema.lower():

@@ -7,11 +7,11 @@ import os
 import re
 from collections.abc import Iterator
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import yaml
 
-from arc_toolkit.azureml.documents import Target, folder_of
+from arc_toolkit.azureml.documents import Target, folder_of, items_below
 from arc_toolkit.azureml.evidence import dockerfile_of
 from arc_toolkit.azureml.kinds import Family, Role, TargetKind
 from arc_toolkit.azureml.plan import Plan
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from arc_toolkit.edit.code.editor import StatementSite
 
 _RESTEP_MESSAGE = f"{RESTEP} has no effect: the variable is called {PRESTEP}"
-_UNREADABLE = "it is part of an f-string or written with escapes"
-_DOCSTRING = "it is a docstring"
 _RESTEP_TITLE = f"Rename {RESTEP} to {PRESTEP}"
 _OLD_UBUNTU = re.compile(
     r"""(?ix) ubuntu[-_:]?(?:12|14|16|18)[._-]?(?:04|10)
@@ -70,44 +68,30 @@ def amlarc_restep(plan: Plan) -> None:
     if plan.language == "python":
         _check_restep_in_code(cast("PythonPlan", plan))
         return
+    seen: set[int] = set()
     for document in plan.documents:
-        for path, node, is_key in _restep_nodes(document.root.node, (document.index,), set()):
-
-            def fix(editor: YamlEditor, at: KeyPath = path, is_key: bool = is_key) -> None:
-                if is_key:
-                    editor.rename(at, PRESTEP)
-                else:
-                    editor.replace(at, RESTEP, PRESTEP)
-
-            is_planned = path in plan.values.pending
-            plan.report(
-                amlarc_restep,
-                _RESTEP_MESSAGE,
-                node,
-                fix=fix,
-                title=_RESTEP_TITLE,
-                applied=is_planned,
-            )
+        for path, key, value in items_below(document.root.node, (document.index,)):
+            for node in (key, value):
+                if not isinstance(node, yaml.ScalarNode) or RESTEP not in node.value:
+                    continue
+                if id(node) in seen or (node is key and path[-1] != RESTEP):
+                    continue
+                seen.add(id(node))
+                plan.report(
+                    amlarc_restep,
+                    _RESTEP_MESSAGE,
+                    node,
+                    fix=partial(_rename_restep, path=path, is_key=node is key),
+                    title=_RESTEP_TITLE,
+                    applied=path in plan.values.pending,
+                )
 
 
-def _restep_nodes(
-    node: YamlNode, path: KeyPath, seen: set[int]
-) -> Iterator[tuple[KeyPath, YamlNode, bool]]:
-    """The path and node of every key and text with the name, and whether it is a key."""
-    if id(node) in seen:
-        return
-    seen.add(id(node))
-    if isinstance(node, yaml.ScalarNode):
-        if RESTEP in node.value:
-            yield path, node, False
-    elif isinstance(node, yaml.SequenceNode):
-        for index, child in enumerate(node.value):
-            yield from _restep_nodes(child, (*path, index), seen)
-    elif isinstance(node, yaml.MappingNode):
-        for key, child in node.value:
-            if key.value == RESTEP:
-                yield (*path, key.value), key, True
-            yield from _restep_nodes(child, (*path, key.value), seen)
+def _rename_restep(editor: YamlEditor, path: KeyPath, is_key: bool) -> None:
+    if is_key:
+        editor.rename(path, PRESTEP)
+    else:
+        editor.replace(path, RESTEP, PRESTEP)
 
 
 def _check_restep_in_code(plan: PythonPlan) -> None:
@@ -117,19 +101,26 @@ def _check_restep_in_code(plan: PythonPlan) -> None:
     for source in plan.module.sources:
         for top in source.body if RESTEP in source.text else ():
             site = StatementSite(source, source.body, top)
-            problems = _rename_problems(top)
-            for node in ast.walk(top):
-                if isinstance(node, ast.keyword) and node.arg == RESTEP:
-                    value = text = RESTEP
-                elif isinstance(node, ast.Constant) and _sets_variable(node.value):
-                    value, text = str(node.value), source.slice(node)
+            in_f_strings = {
+                id(part) for node in _nodes(top, ast.JoinedStr) for part in ast.walk(node)
+            }
+            docstrings = {id(node.value) for node in _nodes(top, ast.Expr)}
+            for node in _nodes(top, (ast.keyword, ast.Constant)):
+                if isinstance(node, ast.keyword):
+                    value = text = str(node.arg)
                 else:
+                    value, text = str(node.value), source.slice(node)
+                # Alone, or an assignment in shell text; not a mention in prose.
+                is_set = value == RESTEP or (
+                    isinstance(node, ast.Constant) and f"{RESTEP}=" in value
+                )
+                if not is_set or id(node) in docstrings:
                     continue
-                reason = problems.get(id(node), "")
-                if reason == _DOCSTRING:
-                    continue
-                if not reason and text.count(RESTEP) != value.count(RESTEP):
-                    reason = _UNREADABLE
+                reason = ""
+                if id(node) in in_f_strings or text.count(RESTEP) != value.count(RESTEP):
+                    reason = "it is part of an f-string or written with escapes"
+                elif PRESTEP in source.slice(top):
+                    reason = f"{PRESTEP} is set beside it: remove one of the two"
                 renamed = text.replace(RESTEP, PRESTEP)
                 fix = partial(_replace_expression, site=site, node=node, text=renamed)
                 plan.report(
@@ -142,28 +133,8 @@ def _check_restep_in_code(plan: PythonPlan) -> None:
                 )
 
 
-def _sets_variable(value: object) -> bool:
-    """`AMLARC_RESTEP` alone, or `AMLARC_RESTEP=...` in shell text; not a mention in prose."""
-    return isinstance(value, str) and (value == RESTEP or f"{RESTEP}=" in value)
-
-
-def _rename_problems(top: ast.stmt) -> dict[int, str]:
-    """Why a text or argument cannot be renamed, by the id of its node."""
-    problems: dict[int, str] = {}
-    for node in ast.walk(top):
-        names: list[tuple[object, ast.AST]] = []
-        if isinstance(node, ast.Call):
-            names = [(keyword.arg, keyword) for keyword in node.keywords]
-        elif isinstance(node, ast.Dict):
-            names = [(key.value, key) for key in node.keys if isinstance(key, ast.Constant)]
-        elif isinstance(node, ast.JoinedStr):
-            problems |= {id(part): _UNREADABLE for part in ast.walk(node)}
-        elif isinstance(node, ast.Expr):
-            problems[id(node.value)] = _DOCSTRING
-        if any(name == PRESTEP for name, _ in names):
-            problem = f"{PRESTEP} is set beside it: remove one of the two"
-            problems |= {id(child): problem for _, child in names}
-    return problems
+def _nodes(top: ast.stmt, kind: Any) -> Iterator[Any]:
+    return (node for node in ast.walk(top) if isinstance(node, kind))
 
 
 def _replace_expression(

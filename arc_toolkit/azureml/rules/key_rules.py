@@ -1,37 +1,59 @@
 """Rules about keys that azure-ai-ml rejects, drops or does not read, and values of the wrong shape.
 
-`schema_keys` explains every key that azure-ai-ml does not accept; each explanation belongs to one
-rule.
+The table data/azureml_keys.csv has the keys at each place of each kind: those of its schemas, and
+those of the specification of v1.5. Any other key is a `ForeignKey`. It has one explanation, and one
+rule reports it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache
 
 import yaml
 
 from arc_toolkit.azureml.documents import Target
-from arc_toolkit.azureml.kinds import Family, Role, Slot
+from arc_toolkit.azureml.kinds import KINDS, TRIALS, Family, Role, Slot, TargetKind
 from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.azureml.rules import target_rule
-from arc_toolkit.azureml.rules.schema_keys import (
-    CONTAINER_KEYS,
-    MAPPINGS,
-    Explanation,
-    ForeignKey,
-    foreign_keys,
-    known_keys,
-)
 from arc_toolkit.edit.yaml.editor import YamlEditor
 from arc_toolkit.edit.yaml.nodes import MERGE, KeyPath, YamlNode, get, is_null, pairs, text_of
 from arc_toolkit.findings import rule
+from arc_toolkit.resources import data_rows
+from arc_toolkit.text import nearest
 
 _VARIABLES = Slot.VARIABLES.path[0]
 _COMPUTE = Slot.COMPUTE.path[0]
-# Keys of a job or step that are sometimes written below its `environment`.
-_BESIDE_ENVIRONMENT = (_VARIABLES, "resources", _COMPUTE, "distribution")
+# The mappings of a target with a list of keys in the table.
+MAPPINGS = (
+    *("resources", "distribution", "limits", "task", "retry_settings", "queue_settings"),
+    "settings",
+)
 # Mappings with keys of the author's choice.
 _FREE_MAPPINGS = (_VARIABLES, "inputs", "outputs", "jobs")
+# Names of the SDK v1, and where they are in v2.
+_LEGACY_NAMES = {
+    "node_count": "resources.instance_count",
+    "process_count_per_node": "distribution.process_count_per_instance",
+    "compute_target": "compute",
+    "source_directory": "code",
+    "arguments": "command",
+    "run_invocation_timeout": "retry_settings.timeout",
+    "run_max_try": "retry_settings.max_retries",
+    "vm_size": "resources.instance_type",
+}
+_LEGACY_PLACES = ("", "resources", "distribution")
+# What a container of Kubernetes asks for; here the instance type has it.
+_CONTAINER_KEYS = ("limits", "requests", "cpu", "cpus", "memory", "gpu", "gpus")
+_MIN_LIKENESS = 0.85  # `source` and `resources` are 0.8 alike and mean different things
+# Mappings in which azure-ai-ml rejects an unknown key of a job, trial or step, and drops one of a
+# component.
+_STRICT_MAPPINGS = ("resources", "distribution", "limits", "queue_settings")
+_STRICT_STEPS = (Family.COMMAND, Family.PARALLEL, Family.SPARK)
+# Keys of a job or step that are sometimes written below its `environment`.
+_BESIDE_ENVIRONMENT = (_VARIABLES, "resources", _COMPUTE, "distribution")
 _SINGLE_VALUES: tuple[tuple[str, ...], ...] = (
     Slot.COMPUTE.path,
     Slot.INSTANCE_TYPE.path,
@@ -49,8 +71,138 @@ _PREVIEW_MAPPINGS = {
 }
 
 
+@cache
+def _table() -> dict[tuple[str, str, str], frozenset[str]]:
+    return {
+        (row["family"], row["role"], row["below"]): frozenset(row["keys"].split())
+        for row in data_rows("azureml_keys.csv")
+    }
+
+
+def _accepted_keys(kind: TargetKind, below: str = "") -> frozenset[str] | None:
+    """The keys at the top of a kind, or below one of its mappings; None where any key may be."""
+    family = "" if kind.role == Role.SPEC else kind.family
+    return _table().get((family, kind.role, below))
+
+
+def _accepts(kind: TargetKind, name: str, below: str = "") -> bool:
+    return name in (_accepted_keys(kind, below) or ())
+
+
+class Explanation(Enum):
+    """Why azure-ai-ml does not accept a key at its place, the most certain reason first."""
+
+    # A name of the SDK v1; the right name is that of v2.
+    LEGACY = "legacy"
+    # It belongs below another mapping, beside its mapping, or (without a right place) on the step.
+    MISPLACED = "misplaced"
+    # A letter or two away from a key of the place.
+    MISSPELT = "misspelt"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignKey:
+    """A key of a target, or below one of its mappings, that azure-ai-ml does not accept."""
+
+    target: Target
+    below: str
+    name: str
+    key: YamlNode
+    value: YamlNode
+    explanation: Explanation
+    # The right name or mapping; empty if the key belongs beside the mapping, or on the step.
+    right: str = ""
+
+    @property
+    def path(self) -> KeyPath:
+        return (*self.target.path, *((self.below,) if self.below else ()), self.name)
+
+
 def _foreign_keys(plan: Plan, explanation: Explanation) -> Iterator[ForeignKey]:
-    return (item for item in foreign_keys(plan) if item.explanation == explanation)
+    if "foreign keys" not in plan.rule_facts:
+        plan.rule_facts["foreign keys"] = [
+            item for target in plan.known_targets() for item in _find_keys(target)
+        ]
+    return (item for item in plan.rule_facts["foreign keys"] if item.explanation == explanation)
+
+
+def _find_keys(target: Target) -> Iterator[ForeignKey]:
+    places = {"": target.fields}
+    for mapping in MAPPINGS:
+        if mapping in target.fields:
+            places[mapping] = pairs(target.fields[mapping][1])
+    for below, fields in places.items():
+        accepted = _accepted_keys(target.kind, below)
+        if accepted is None or accepted.issuperset(fields):
+            continue
+        for name, (key, value) in fields.items():
+            if name not in accepted and name != "<<":
+                explained = _explain(target, below, name, accepted)
+                if explained is not None:
+                    yield ForeignKey(target, below, name, key, value, *explained)
+
+
+def _explain(
+    target: Target, below: str, name: str, accepted: frozenset[str]
+) -> tuple[Explanation, str] | None:
+    """Why a key is not accepted, and the right name or mapping.
+
+    None if azure-ai-ml takes any key there, or another rule reports this one.
+    """
+    kind = target.kind
+    near = nearest(name.lower(), accepted, cutoff=_MIN_LIKENESS)
+    if kind.role == Role.SPEC:
+        return (Explanation.MISSPELT, near) if near else None
+    if below == "distribution" and target.text(below, "type") == "ray":
+        return None  # a preview, whose keys come and go
+    if name in _LEGACY_NAMES and below in _LEGACY_PLACES:
+        is_parallel = name == "process_count_per_node" and kind.family == Family.PARALLEL
+        right = "max_concurrency_per_instance" if is_parallel else _LEGACY_NAMES[name]
+        return Explanation.LEGACY, right
+    if name == _VARIABLES and not below:  # dropped-environment-variables
+        return None
+    # On a step that names a component they win over `resources`.
+    is_resource = name in (Slot.INSTANCE_TYPE.path[-1], Slot.INSTANCE_COUNT.path[-1])
+    if is_resource and not below and target.overrides_resources:
+        return None
+    if (place := _right_place(kind, below, name)) is not None:
+        return Explanation.MISPLACED, place
+    if near:
+        return Explanation.MISSPELT, near
+    is_strict = below in _STRICT_MAPPINGS if below else _is_strict(target)
+    return (Explanation.UNKNOWN, "") if is_strict else None
+
+
+def _right_place(kind: TargetKind, below: str, name: str) -> str | None:
+    """The mapping of a key; empty for the target or its step; None if no place has the key."""
+    if below == "resources" and name in _CONTAINER_KEYS:
+        return None
+    if below and (_accepts(kind, name) or (below == "task" and name == _VARIABLES)):
+        return ""
+    mappings = [mapping for mapping in MAPPINGS if _accepts(kind, name, mapping)]
+    if len(mappings) == 1:
+        return mappings[0]
+    # Components have no `compute`, and pipelines and AutoML components no `resources`: steps do.
+    if name == _COMPUTE and kind.role == Role.COMPONENT:
+        return ""
+    if below:
+        return None
+    if kind.role == Role.TRIAL and _accepts(KINDS[Family.SWEEP, Role.JOB], name):
+        return ""
+    has_steps = kind.role == Role.COMPONENT or kind is KINDS[Family.PIPELINE, Role.JOB]
+    return "" if name == "resources" and not kind.resources and has_steps else None
+
+
+def _is_strict(target: Target) -> bool:
+    """Whether azure-ai-ml 1.35 rejects a key that it does not know at the top of a target.
+
+    It does for jobs, the trials of sweep jobs and inline steps, not for other steps and components.
+    """
+    kind = target.kind
+    if kind.role == Role.STEP:
+        return kind.family in _STRICT_STEPS and "component" not in target.fields
+    return kind.role in (Role.JOB, Role.TRIAL)
 
 
 @rule("error")
@@ -58,7 +210,7 @@ def unknown_key(plan: Plan) -> None:
     for item in _foreign_keys(plan, Explanation.UNKNOWN):
         place = f"`{item.below}` of {item.target.shown}" if item.below else item.target.shown
         effect = "dropped" if item.target.kind.role == Role.COMPONENT else "rejected"
-        is_of_container = item.below == "resources" and item.name in CONTAINER_KEYS
+        is_of_container = item.below == "resources" and item.name in _CONTAINER_KEYS
         reason = "CPU, memory and GPUs are those of the instance type" if is_of_container else ""
         message = f"{place} has no key `{item.name}`: it is {effect}"
         plan.report(unknown_key, message, item.key, reason=reason)
@@ -82,7 +234,7 @@ def _report_misspelt(plan: Plan, item: ForeignKey) -> None:
     place = f"`{item.below}` of a {kind}" if item.below else f"a {kind}"
     message = f"`{item.name}` is not a key of {place}"
     right_path = (*item.path[:-1], right)
-    if item.sibling(right) is not None:
+    if item.target.get(*([item.below] if item.below else []), right) is not None:
         plan.report(misspelt_key, f"{message}; `{right}` is there too", item.key)
         return
     is_set = plan.values.will_have(right_path)
@@ -135,6 +287,25 @@ def _report_misplaced(plan: Plan, item: ForeignKey) -> None:
     )
 
 
+def _moved_values(item: ForeignKey) -> dict[KeyPath, str | int]:
+    """The values of a misplaced key by their right paths; empty if the fix cannot move it.
+
+    `instance_count: 2` at the top of a component becomes {(0, "resources", "instance_count"): 2}.
+    """
+    target, name = item.target, item.name
+    if item.below == "task" and name == _VARIABLES:
+        variables = pairs(item.value)
+        has_texts = all(isinstance(value, yaml.ScalarNode) for _, value in variables.values())
+        if target.kind.role != Role.STEP or name in target.fields or not has_texts:
+            return {}
+        path = (*target.path, name)
+        return {(*path, key): text_of(value) or "" for key, (_, value) in variables.items()}
+    text = text_of(item.value)
+    if item.below or not item.right or text is None or target.owns((item.right, name)):
+        return {}
+    return {(*target.path, item.right, name): int(text) if text.isdigit() else text}
+
+
 def _misplaced_message(item: ForeignKey) -> str:
     kind, name = item.target.kind, item.name
     if item.below == "task" and name == _VARIABLES:
@@ -147,35 +318,11 @@ def _misplaced_message(item: ForeignKey) -> str:
         return f"`{name}` below `{item.below}` is not read: it belongs {place}"
     if item.right:
         return f"`{name}` of {item.target.shown} is read below `{item.right}` only"
-    if kind.role.is_trial:
+    if kind.role in TRIALS:
         return f"a {kind.name} has no `{name}`: it belongs to the sweep, beside `trial`"
     if name == _COMPUTE:
         return f"a {kind.name} has no `compute`: its step has, or the pipeline's default_compute"
     return f"a {kind.name} has no `{name}`: {kind.why}"
-
-
-def _moved_values(item: ForeignKey) -> dict[KeyPath, str | int]:
-    """The values of a misplaced key by their right paths; empty if the fix cannot move it.
-
-    `instance_count: 2` at the top of a component becomes {(0, "resources", "instance_count"): 2}.
-    """
-    target, name = item.target, item.name
-    if item.below == "task" and name == _VARIABLES:
-        values = [value for _, value in pairs(item.value).values()]
-        if (
-            target.kind.role != Role.STEP
-            or name in target.fields
-            or not all(isinstance(value, yaml.ScalarNode) for value in values)
-        ):
-            return {}
-        return {
-            (*target.path, name, variable): text_of(value) or ""
-            for variable, (_, value) in pairs(item.value).items()
-        }
-    text = text_of(item.value)
-    if item.below or not item.right or text is None or target.text(item.right, name) is not None:
-        return {}
-    return {(*target.path, item.right, name): int(text) if text.isdigit() else text}
 
 
 def _unread_keys(target: Target) -> Iterator[tuple[YamlNode, str]]:
@@ -237,8 +384,8 @@ def _is_mapping(target: Target, name: str) -> bool:
     if name == _VARIABLES:
         return kind.variables
     if name in _FREE_MAPPINGS:
-        return name in (known_keys(kind) or ())
-    return bool(known_keys(kind, name))
+        return _accepts(kind, name)
+    return bool(_accepted_keys(kind, name))
 
 
 @target_rule("error", needs=("compute", "instance_", "command", "code"))
@@ -249,7 +396,7 @@ def not_a_value(plan: Plan, target: Target) -> None:
         value = get(node, *rest)
         if key is None or value is None or isinstance(value, yaml.ScalarNode):
             continue
-        if path[-1] not in (known_keys(target.kind, first if rest else "") or ()):
+        if not _accepts(target.kind, path[-1], first if rest else ""):
             continue
         preview_key, form = _PREVIEW_MAPPINGS.get(".".join(path), ("", ""))
         is_preview = bool(preview_key) and get(value, preview_key) is not None

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import yaml
 
-from arc_toolkit.azureml.documents import Target, folder_of, full_path
-from arc_toolkit.azureml.kinds import Family, Role
+from arc_toolkit.azureml.documents import Target, folder_of, full_path, items_below
+from arc_toolkit.azureml.kinds import TRIALS, Family, Role
 from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.azureml.rules import target_rule
 from arc_toolkit.edit.yaml.nodes import KeyPath, YamlNode, pairs, text_of
@@ -148,14 +148,13 @@ def undeclared_input(plan: Plan) -> None:
     for target in plan.known_targets():
         if target.kind.role in (Role.SPEC, Role.V15_STEP):
             continue
-        if target.path in steps and (pipeline := target.parent):
-            for scalar in _bound_scalars(target.node, skip="jobs"):
+        pipeline = target.parent if target.path in steps else None
+        for path, scalar in _bound_scalars(target, everywhere=pipeline is not None):
+            if pipeline is not None and "jobs" not in path:
                 _collect_undeclared(undeclared, scalar, pipeline, is_parent=True)
                 for message in _step_problems(plan, scalar, pipeline, target.path[:-1], steps):
                     plan.report(undeclared_input, message, scalar)
-        nodes = [target.get(name) for name in _USES if "component" not in target.fields]
-        for node in nodes:
-            for scalar in _bound_scalars(node) if node is not None else ():
+            if path[0] in _USES and "component" not in target.fields:
                 _collect_undeclared(undeclared, scalar, target, is_parent=False)
     # One declaration is missing, however often it is used.
     for (_, message), scalars in undeclared.items():
@@ -163,6 +162,15 @@ def undeclared_input(plan: Plan) -> None:
         reason = f"it is used {len(shown)} times" if len(shown) > 1 else ""
         for scalar in shown[:1]:
             plan.report(undeclared_input, message, scalar, reason=reason)
+
+
+def _bound_scalars(target: Target, everywhere: bool) -> Iterator[tuple[KeyPath, yaml.ScalarNode]]:
+    """Texts with a binding in the order of the file: in all keys, or where own inputs are used."""
+    for name, (key, value) in target.fields.items():
+        if everywhere or name in _USES:
+            for path, _, node in ((name,), key, value), *items_below(value, (name,)):
+                if isinstance(node, yaml.ScalarNode) and "${{" in node.value:
+                    yield path, node
 
 
 def _collect_undeclared(
@@ -207,7 +215,7 @@ def _declares(owner: Target, section: str, name: str) -> bool:
 
     Also true if the declaration may be elsewhere: in a merged mapping or a registered component.
     """
-    targets = [owner, owner.parent] if owner.kind.role.is_trial and owner.parent else [owner]
+    targets = [owner, owner.parent] if owner.kind.role in TRIALS and owner.parent else [owner]
     for target in targets:
         node = target.get(section)
         if "<<" in target.fields or not isinstance(node, yaml.MappingNode | None):
@@ -219,17 +227,3 @@ def _declares(owner: Target, section: str, name: str) -> bool:
         if any(declared.startswith(f"{name}.") for declared in names):
             return True
     return owner.kind.family == Family.PIPELINE and "component" in owner.fields
-
-
-def _bound_scalars(node: YamlNode, skip: str = "") -> Iterator[yaml.ScalarNode]:
-    """Texts with a binding in the order of the file, except below the key `skip`."""
-    stack = [node]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, yaml.ScalarNode):
-            if "${{" in node.value:
-                yield node
-        elif isinstance(node, yaml.MappingNode):
-            stack += [value for key, value in reversed(node.value) if not skip or key.value != skip]
-        else:
-            stack += reversed(node.value)

@@ -9,7 +9,7 @@ import yaml
 from arc_toolkit.azureml.apply_threads import decide_for
 from arc_toolkit.azureml.documents import Target
 from arc_toolkit.azureml.evidence import Framework
-from arc_toolkit.azureml.kinds import Family, Role
+from arc_toolkit.azureml.kinds import TRIALS, Family, Role
 from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.azureml.rules import target_rule
 from arc_toolkit.azureml.rules.compute_facts import compute_facts
@@ -90,7 +90,7 @@ def _runs_processes(plan: Plan, target: Target) -> bool:
     kind = target.kind
     if kind.role == Role.COMPONENT or (kind.family == Family.PARALLEL and kind.role == Role.SPEC):
         return False
-    if kind.variables or kind.role.is_trial:
+    if kind.variables or kind.role in TRIALS:
         return True
     is_sweep = kind.family == Family.SWEEP and plan.settings.threads is None
     return is_sweep and plan.project.referenced(target) is not None

@@ -2,7 +2,8 @@
 
 A new value goes into the dictionary, the call of a model or the list in the code, in its form:
 `V1PodSpec(containers=[c])` gets `tolerations=[V1Toleration(key=...)]`, and `{"containers": [c]}`
-gets `"tolerations": [{"key": ...}]`.
+gets `"tolerations": [{"key": ...}]`. A setting of a kfp task is a statement after the one that
+makes the task.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from arc_toolkit.edit.code.nodes import CodeOrigin, OpaqueNode, ValueReader, pla
 from arc_toolkit.edit.code.source import Source
 from arc_toolkit.edit.code.text import Bracketed, written
 from arc_toolkit.edit.files.edits import Refused
-from arc_toolkit.edit.yaml.nodes import INT, KeyPath, YamlNode, is_null, pairs
+from arc_toolkit.edit.yaml.nodes import INT, KeyPath, YamlNode, get, is_null
 from arc_toolkit.edit.yaml.proof import Value, has_value
 from arc_toolkit.placement.code.code_tasks import CodeTask
 from arc_toolkit.placement.code.sdk_models import (
@@ -33,24 +34,18 @@ from arc_toolkit.placement.code.sdk_models import (
     is_model_path,
     snake_case,
 )
-from arc_toolkit.placement.code.task_writer import TaskWriter
-from arc_toolkit.placement.decisions import FieldChange
 from arc_toolkit.placement.pipelines import EXECUTORS
+from arc_toolkit.placement.place_plan import FieldChange
 
 # Below these a value may be shared by names, and then belongs to the other users of the name, too.
 _SHARED = frozenset(("tolerations", "affinity", "nodeSelector"))
 
 
-class _Spot(NamedTuple):
-    """How far a path goes in the code: the node there, the rest of the path, the node above it."""
-
-    node: YamlNode
-    rest: KeyPath
-    parent: YamlNode | None
-
-
 class _NewValue(NamedTuple):
-    """A value in place of a node, or items at its end; `name` is its field in the node above it."""
+    """New fields of a mapping, items at the end of a list, or the value in place of a scalar.
+
+    `name` is the field of the node in the one above it, `parent`.
+    """
 
     node: YamlNode
     parent: YamlNode | None
@@ -74,10 +69,9 @@ class CodeEditor:
         self._documents = documents
         self._tasks = tasks
         # By identity of node, because two names may share it.
-        self._added: dict[int, tuple[YamlNode, dict[str, Any]]] = {}
-        self._appended: dict[int, _NewValue] = {}
-        self._replaced: dict[int, _NewValue] = {}
-        self._of_tasks: dict[int, tuple[CodeTask, list[tuple[tuple[str, ...], Any]]]] = {}
+        self._new: dict[int, _NewValue] = {}
+        self._of_tasks: dict[int, tuple[CodeTask, list[FieldChange]]] = {}
+        self._new_names: set[str] = set()
         self._changes: list[FieldChange] = []
 
     @property
@@ -90,54 +84,11 @@ class CodeEditor:
 
     def set(self, path: KeyPath, value: Value) -> None:
         """Put a value at a path. An equal value in the code is not a change."""
-        if self._change_task(path, value, is_item=False):
-            return
-        node, rest, parent = self._descend(path)
-        field = str(path[len(path) - len(rest) - 1])
-        if not rest:
-            if has_value(node, value):
-                return
-            is_filled = isinstance(value, dict | list) and not is_null(node)
-            if not isinstance(node, yaml.ScalarNode) or is_filled:
-                raise Refused(f"`{_shown(path)}` already exists")
-            origin = self._reader.origin(node)
-            if origin is None or origin.names:
-                source = origin.names[0] if origin else "elsewhere"
-                raise Refused(f"`{_shown(path)}` comes from {source}")
-            self._replace(node, parent, field, value)
-        elif isinstance(node, yaml.MappingNode):
-            if self._new_fields(node, rest).setdefault(str(rest[-1]), deepcopy(value)) != value:
-                raise Refused(f"two changes want `{_shown(path)}`")
-        elif is_null(node):
-            filled: Any = value
-            for step in reversed(rest):
-                filled = {str(step): filled}
-            self._replace(node, parent, field, filled)
-        else:
-            raise Refused(f"`{_shown(path)}` has no place")
-        self._changes.append(FieldChange(path, deepcopy(value)))
+        self._change(FieldChange(path, value))
 
     def append(self, path: KeyPath, item: Value) -> None:
         """Put an item at the end of the list at a path, unless an item is the same."""
-        if self._change_task(path, item, is_item=True):
-            return
-        node, rest, parent = self._descend(path)
-        origin = self._reader.origin(parent if not rest else node)
-        if origin and isinstance(origin.expression, ast.Call):
-            item = _complete(str(path[-1]), item)
-        if not rest and isinstance(node, yaml.SequenceNode):
-            if any(has_value(child, item) for child in node.value):
-                return
-            new = _NewValue(node, parent, str(path[-1]), [])
-            items = self._appended.setdefault(id(node), new).value
-        elif isinstance(node, yaml.MappingNode) and rest:
-            items = self._new_fields(node, rest).setdefault(str(rest[-1]), [])
-        else:
-            self.set(path, [item])
-            return
-        if item not in items:
-            items.append(deepcopy(item))
-        self._changes.append(FieldChange(path, item, is_item=True))
+        self._change(FieldChange(path, item, is_item=True))
 
     def expected(self) -> list[Any]:
         """The plain data of every object after the changes."""
@@ -158,50 +109,80 @@ class CodeEditor:
 
     # --- finding the place ------------------------------------------------------------------------
 
-    def _change_task(self, path: KeyPath, value: Value, *, is_item: bool) -> bool:
+    def _change(self, change: FieldChange) -> None:
+        if self._change_task(change):
+            return
+        path, value, is_item = change
+        depth, node, parent = self._descend(path)
+        rest, name = path[depth:], str(path[depth - 1])
+        origin = self._reader.origin(node if rest else parent)
+        if is_item and origin is not None and isinstance(origin.expression, ast.Call):
+            value = _complete(str(path[-1]), value)
+        if isinstance(node, yaml.MappingNode) and rest:
+            fields = self._new.setdefault(id(node), _NewValue(node, parent, name, {})).value
+            for step in rest[:-1]:
+                fields = fields.setdefault(str(step), {})
+            if is_item:
+                _add_item(fields.setdefault(str(rest[-1]), []), value)
+            elif fields.setdefault(str(rest[-1]), deepcopy(value)) != value:
+                raise Refused(f"two changes want `{_shown(path)}`")
+        elif isinstance(node, yaml.SequenceNode) and is_item and not rest:
+            if any(has_value(child, value) for child in node.value):
+                return
+            new = self._new.setdefault(id(node), _NewValue(node, parent, name, []))
+            _add_item(new.value, value)
+        elif not rest and not is_item and has_value(node, value):
+            return
+        else:
+            self._replace(path, rest, _NewValue(node, parent, name, [value] if is_item else value))
+        self._changes.append(FieldChange(path, deepcopy(value), is_item))
+
+    def _change_task(self, change: FieldChange) -> bool:
         """Record a setting of a kfp task, which is a call of its own; False for any other path."""
+        path = change.path
         depth = 2 if path[1] == "tasks" else 1 + len(EXECUTORS)
         task = self._tasks.get((path[0], path[depth])) if len(path) > depth else None
-        setting = tuple(str(step) for step in path[depth + 1 :])
-        if task is None or any(isinstance(step, int) for step in path[depth + 1 :]):
+        setting = path[depth + 1 :]
+        if task is None or any(isinstance(step, int) for step in setting):
             return False
-        self._of_tasks.setdefault(id(task), (task, []))[1].append((setting, value))
-        self._changes.append(FieldChange(path, value, is_item))
+        changes = self._of_tasks.setdefault(id(task), (task, []))[1]
+        changes.append(FieldChange(setting, change.value))
+        self._changes.append(change)
         return True
 
-    def _new_fields(self, node: YamlNode, rest: KeyPath) -> dict[str, Any]:
-        """The new fields of a mapping, down to the last step of the rest of a path."""
-        fields = self._added.setdefault(id(node), (node, {}))[1]
-        for step in rest[:-1]:
-            fields = fields.setdefault(str(step), {})
-        return fields
-
-    def _descend(self, path: KeyPath) -> _Spot:
+    def _descend(self, path: KeyPath) -> tuple[int, YamlNode, YamlNode | None]:
+        """How many steps of a path exist in the code, the node there, and the node above it."""
         node, parent = self._documents[int(path[0])], None
-        for depth, step in enumerate(path[1:], start=1):
-            below: YamlNode | None = None
-            if isinstance(node, yaml.MappingNode):
-                below = pairs(node).get(str(step), (None, None))[1]
-            elif isinstance(node, yaml.SequenceNode) and isinstance(step, int):
-                below = node.value[step] if step < len(node.value) else None
-            if below is None:
-                self._refuse_shared(node, path[:depth])
-                return _Spot(node, path[depth:], parent)
+        depth = 1
+        while depth < len(path) and (below := get(node, path[depth])) is not None:
             parent, node = node, below
-        self._refuse_shared(node, path)
-        return _Spot(node, (), parent)
-
-    def _refuse_shared(self, node: YamlNode, path: KeyPath) -> None:
+            depth += 1
         if isinstance(node, OpaqueNode):
-            raise Refused(f"`{_shown(path)}` {node.reason}")
+            raise Refused(f"`{_shown(path[:depth])}` {node.reason}")
         origin = self._reader.origin(node)
-        for name in origin.names if origin is not None and not _SHARED.isdisjoint(path) else ():
-            if self._reader.is_used_elsewhere(name):
-                raise Refused(f"`{_shown(path)}` comes from {name}, which is used elsewhere too")
+        if origin is not None and not _SHARED.isdisjoint(path[:depth]):
+            for name in origin.names:
+                if self._reader.is_used_elsewhere(name):
+                    shown = _shown(path[:depth])
+                    raise Refused(f"`{shown}` comes from {name}, which is used elsewhere too")
+        return depth, node, parent
 
-    def _replace(self, node: YamlNode, parent: YamlNode | None, field: str, value: Any) -> None:
-        new = _NewValue(node, parent, field, value)
-        if self._replaced.setdefault(id(node), new).value != value:
+    def _replace(self, path: KeyPath, rest: KeyPath, new: _NewValue) -> None:
+        """Put a value in place of a scalar; only null becomes a list or a mapping."""
+        node, value = new.node, new.value
+        if rest and not is_null(node):
+            raise Refused(f"`{_shown(path)}` has no place")
+        is_filled = isinstance(value, dict | list) and not is_null(node)
+        if not isinstance(node, yaml.ScalarNode) or is_filled:
+            raise Refused(f"`{_shown(path)}` already exists")
+        origin = self._reader.origin(node)
+        if not rest and (origin is None or origin.names):
+            raise Refused(
+                f"`{_shown(path)}` comes from {origin.names[0] if origin else 'elsewhere'}"
+            )
+        for step in reversed(rest):
+            value = {str(step): value}
+        if self._new.setdefault(id(node), new._replace(value=value)).value != value:
             raise Refused("two different values are asked for where a name makes them one")
 
     # --- writing ----------------------------------------------------------------------------------
@@ -209,38 +190,96 @@ class CodeEditor:
     def write(self, changes: Changes, imports: NeededImports) -> None:
         """All changes of objects as changes of the source."""
         writer = _ValueWriter(self._reader, imports)
-        for node, fields in self._added.values():
-            origin = self._origin(node)
-            holder = origin.expression
-            for name, value in fields.items():
-                if not isinstance(holder, ast.Call | ast.Dict):
-                    raise Refused(f"`{name}` has no place in {type(holder).__name__}")
-                key = snake_case(name) if isinstance(holder, ast.Call) else name
-                text = writer.text(value, name, origin, origin, len(key) + 4)
-                changes.set(origin.statement, holder, key, text)
-        for node, parent, name, items in self._appended.values():
-            origin = self._origin(node)
-            display = origin.expression
-            if not isinstance(display, ast.List):
-                raise Refused(f"`{name}` is not a list here")
-            is_data = display.elts[:1] and isinstance(display.elts[0], ast.Dict)
-            form = None if is_data else self._reader.origin(parent)
-            for item in items:
-                text = writer.text(item, name, origin, form)
-                changes.append_item(origin.statement, display, text)
-        for node, parent, name, value in self._replaced.values():
-            origin = self._origin(node)
-            text = writer.text(value, name, origin, self._reader.origin(parent))
-            changes.replace(origin.statement, origin.expression, text)
-        tasks = TaskWriter(self._reader.code, changes, imports)
+        for node, parent, name, value in self._new.values():
+            origin, form = self._reader.origin(node), self._reader.origin(parent)
+            if origin is None:
+                raise Refused("it has no place in the code")
+            statement, expression = origin.statement, origin.expression
+            if isinstance(node, yaml.MappingNode):
+                for field, new in value.items():
+                    if not isinstance(expression, ast.Call | ast.Dict):
+                        raise Refused(f"`{field}` has no place in {type(expression).__name__}")
+                    key = snake_case(field) if isinstance(expression, ast.Call) else field
+                    text = writer.text(new, field, origin, origin, len(key) + 4)
+                    changes.set(statement, expression, key, text)
+            elif isinstance(node, yaml.SequenceNode):
+                if not isinstance(expression, ast.List):
+                    raise Refused(f"`{name}` is not a list here")
+                is_data = expression.elts[:1] and isinstance(expression.elts[0], ast.Dict)
+                for item in value:
+                    text = writer.text(item, name, origin, None if is_data else form)
+                    changes.append_item(statement, expression, text)
+            else:
+                changes.replace(statement, expression, writer.text(value, name, origin, form))
         for task, settings in self._of_tasks.values():
-            tasks.write(task, settings)
+            self._write_task(task, settings, changes, imports)
 
-    def _origin(self, node: YamlNode) -> CodeOrigin:
-        origin = self._reader.origin(node)
-        if origin is None:
-            raise Refused("it has no place in the code")
-        return origin
+    def _write_task(
+        self,
+        task: CodeTask,
+        settings: Sequence[FieldChange],
+        changes: Changes,
+        imports: NeededImports,
+    ) -> None:
+        """Add a call for every setting of a task, which gets a name if it has none."""
+        source, name = task.statement.source, task.name
+        if name is None:
+            name = self._new_name(f"{task.component}_task")
+            changes.name_value(task.statement, name)
+        # After existing settings: the order is that of a list to which something is added.
+        sites = [task.statement, *(statement for _, statement in task.settings)]
+        site = max(sites, key=lambda statement: statement.order)
+        indent = source.indent(source.start(task.statement.stmt))
+        for path, value, _ in settings:
+            function, arguments = _task_call(path, value)
+            items = [(f"{key}=", _literal(item, source)) for key, item in arguments.items()]
+            if function == "set_retry":
+                call = Bracketed(f"{name}.set_retry(", items, ")")
+            else:
+                module = _kfp_kubernetes(task.statement, imports)
+                call = Bracketed(f"{module}.{function}(", [("", name), *items], ")")
+            changes.insert_after(site, written(call, source, indent, len(indent)))
+
+    def _new_name(self, stem: str) -> str:
+        """A name that nothing in the module has."""
+        code = self._reader.code
+        names = self._new_names.union(*(scope.bindings for scope in code.scopes))
+        for source in code.sources:
+            parts = (part for stmt in source.body for part in ast.walk(stmt))
+            names |= {part.id for part in parts if isinstance(part, ast.Name)}
+        name, number = stem, 1
+        while name in names:
+            number += 1
+            name = f"{stem}_{number}"
+        self._new_names.add(name)
+        return name
+
+
+def _task_call(path: KeyPath, value: Any) -> tuple[str, dict[str, Any]]:
+    """The function for a setting of a task, and its arguments after the task.
+
+    ("tolerations",) has a row as its value, ("nodeSelector", "labels", key) a text,
+    ("nodeAffinity",) a term, and ("retryPolicy", "maxRetryCount") a number.
+    """
+    match path:
+        case ("retryPolicy", _):
+            return "set_retry", {"num_retries": value}
+        case ("nodeSelector", _, key):
+            return "add_node_selector", {"label_key": key, "label_value": value}
+    function = "add_toleration" if path == ("tolerations",) else "add_node_affinity"
+    return function, {snake_case(key): item for key, item in value.items()}
+
+
+def _kfp_kubernetes(statement: Statement, imports: NeededImports) -> str:
+    """The local name of `kfp.kubernetes`."""
+    return imports.local_name(
+        statement,
+        "kfp",
+        "kubernetes",
+        is_it=lambda path: path == "kfp.kubernetes",
+        is_near=lambda module: module == "kfp" or module.startswith("kfp."),
+        is_taken=bool(find_bindings("kubernetes", statement, lambda _: False)),
+    )
 
 
 class _ValueWriter:
@@ -261,22 +300,16 @@ class _ValueWriter:
     def _expression(
         self, value: Any, field: str, form: CodeOrigin | None, source: Source
     ) -> str | Bracketed:
+        call = form.expression if form is not None else None
+        if form is None or not isinstance(call, ast.Call):
+            return _literal(value, source)
         if isinstance(value, list):
             items = [("", self._expression(item, field, form, source)) for item in value]
             return Bracketed("[", items, "]")
-        if not isinstance(value, dict):
-            return quoted(value, source) if isinstance(value, str) else repr(value)
-        name = None
-        if form is not None and isinstance(form.expression, ast.Call):
-            call = form.expression
-            path = self._reader.import_path(call.func, form.statement) or last_name(call.func)
-            name = field_class(field, path.rpartition(".")[2])
-        if form is None or name is None:
-            items = [
-                (f"{quoted(key, source)}: ", self._expression(item, key, None, source))
-                for key, item in value.items()
-            ]
-            return Bracketed("{", items, "}")
+        path = self._reader.import_path(call.func, form.statement) or last_name(call.func)
+        name = field_class(field, path.rpartition(".")[2])
+        if name is None or not isinstance(value, dict):
+            return _literal(value, source)
         items = [
             (f"{snake_case(key)}=", self._expression(item, key, form, source))
             for key, item in value.items()
@@ -300,6 +333,16 @@ class _ValueWriter:
         )
 
 
+def _literal(value: Any, source: Source) -> str | Bracketed:
+    """Plain data as a display of Python."""
+    if isinstance(value, list):
+        return Bracketed("[", [("", _literal(item, source)) for item in value], "]")
+    if isinstance(value, dict):
+        items = [(f"{quoted(key, source)}: ", _literal(value[key], source)) for key in value]
+        return Bracketed("{", items, "}")
+    return quoted(value, source) if isinstance(value, str) else repr(value)
+
+
 def _indent(holder: CodeOrigin) -> str:
     """The indent of new items: of the last item if it begins a line, else of the holder."""
     source, node = holder.statement.source, holder.expression
@@ -314,6 +357,11 @@ def _indent(holder: CodeOrigin) -> str:
     start = max((source.start(part) for part in parts), default=source.start(node))
     is_first_in_line = not source.text[source.line_start(start) : start].strip()
     return source.indent(start if is_first_in_line else source.start(node))
+
+
+def _add_item(items: list[Any], item: Any) -> None:
+    if item not in items:
+        items.append(deepcopy(item))
 
 
 def _complete(field: str, value: Any) -> Any:

@@ -15,7 +15,7 @@ from arc_toolkit.edit.code.expressions import parts_of, place_parts
 from arc_toolkit.edit.code.names import CodeScopes, Statement
 from arc_toolkit.edit.code.nodes import OpaqueNode, ValueReader, place_node, scalar
 from arc_toolkit.edit.code.values import call_arguments
-from arc_toolkit.edit.yaml.nodes import SEQ, YamlNode, get, pairs, text_of, walk
+from arc_toolkit.edit.yaml.nodes import YamlNode, get, pairs, position_of, text_of, walk
 from arc_toolkit.kube.workloads import EACH_ITEM, EACH_KEY, SpecPath, WorkloadKind
 from arc_toolkit.placement.code.sdk_models import (
     OBJECTS,
@@ -25,7 +25,7 @@ from arc_toolkit.placement.code.sdk_models import (
     camel_case,
     is_model_path,
 )
-from arc_toolkit.placement.manifests import mapping_node
+from arc_toolkit.placement.manifests import made_node
 
 # Parts of a place that say nothing about nodes: a change there does not matter.
 _HARMLESS = frozenset(
@@ -83,8 +83,6 @@ def find_objects(code: CodeScopes) -> CodeObjects:
     """Every object of a module, and the pod specs that belong to none."""
     reader = ObjectReader(code)
     objects = CodeObjects(reader)
-    numbers = {id(source): number for number, source in enumerate(code.sources)}
-    by_place: dict[tuple[int, int, int], YamlNode] = {}
     specs: list[tuple[ast.expr, Statement]] = []
     reached: set[int] = set()
     for scope in code.scopes:
@@ -96,12 +94,11 @@ def find_objects(code: CodeScopes) -> CodeObjects:
                     objects.loose.append(loose)
                 document = None if id(part) in reached else _document(reader, part, statement)
                 if document is not None:
-                    at = numbers[id(statement.source)], part.lineno, part.col_offset
-                    by_place[at] = document
+                    objects.documents.append(document)
                     reached |= _expressions(reader, document) | set(map(id, ast.walk(part)))
                 elif _is_pod_spec(reader, part, statement):
                     specs.append((part, statement))
-    objects.documents += [document for _, document in sorted(by_place.items(), key=_place)]
+    objects.documents.sort(key=position_of)
     for part, statement in specs:
         if id(part) not in reached:
             message = "a pod spec is not changed: the workload of it cannot be seen here"
@@ -111,10 +108,6 @@ def find_objects(code: CodeScopes) -> CodeObjects:
             )
             objects.loose.append(LooseCode(reader.read(part, statement), message, reason))
     return objects
-
-
-def _place(entry: tuple[tuple[int, int, int], YamlNode]) -> tuple[int, int, int]:
-    return entry[0]
 
 
 def hidden_specs(kind: WorkloadKind, node: YamlNode) -> list[OpaqueNode]:
@@ -165,8 +158,7 @@ def _document(
     if isinstance(node, OpaqueNode):
         fields = {"spec": node} if name else {}
     elif name == "RuntimePatch":
-        patches = yaml.SequenceNode(SEQ, [node], start, start)
-        fields = {"spec": mapping_node({"runtimePatches": patches}, start)}
+        fields = {"spec": made_node({"runtimePatches": [node]}, start)}
     else:
         fields = {key: value for key, (_, value) in pairs(node).items()}
     version = text_of(fields.get("apiVersion")) or version
@@ -178,7 +170,7 @@ def _document(
     elif isinstance(node, yaml.MappingNode) and name is None and "spec" in fields:
         return node
     fields |= {"apiVersion": scalar(version, start), "kind": scalar(kind, start)}
-    return mapping_node(fields, start)
+    return made_node(fields, start)
 
 
 def _constant_keys(display: ast.Dict) -> dict[object, ast.expr]:

@@ -1,30 +1,33 @@
-"""The plan of one Python file or notebook: the same decisions as for manifests, on code."""
+"""Python files and notebooks with workloads: the same decisions as for manifests, on code."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from arc_toolkit.edit.code.code_text import CodeText
+from arc_toolkit.edit.code.code_text import CodeText, read_notebook, read_source
 from arc_toolkit.edit.code.editor import Changes
 from arc_toolkit.edit.code.imports import NeededImports
 from arc_toolkit.edit.code.names import CodeScopes, ScopeReader
 from arc_toolkit.edit.code.nodes import plain_data
-from arc_toolkit.edit.code.source import Source
-from arc_toolkit.edit.files.edits import Refused
+from arc_toolkit.edit.code.source import Source, quiet
+from arc_toolkit.edit.files.edits import Refused, SkipCause, Unreadable
+from arc_toolkit.edit.files.engine import FileTask, process_file
 from arc_toolkit.edit.files.ignores import Ignores, find_ignores
-from arc_toolkit.edit.files.plan import FilePlan
+from arc_toolkit.edit.files.plan import FailedGroups, FilePlan
 from arc_toolkit.edit.yaml.nodes import YamlText
-from arc_toolkit.placement.apply_decisions import is_chosen, place_objects, place_pipelines
+from arc_toolkit.findings import FileResult, Finding
 from arc_toolkit.placement.code.code_editor import CodeEditor
 from arc_toolkit.placement.code.code_objects import CodeObjects, find_objects, hidden_specs
 from arc_toolkit.placement.code.code_tasks import CodeTask, find_pipelines
+from arc_toolkit.placement.decisions import is_chosen, place_objects
 from arc_toolkit.placement.manifests import Workload, read_objects
-from arc_toolkit.placement.pipelines import is_chosen_pipeline
 from arc_toolkit.placement.place_plan import SPOT, PlacePlan, PlaceSettings
 
-_MOST_LINES = 10_000_000
+# One of these is in all code that makes pods in a way that is known here.
+_WORDS = (b"apiVersion", b"kfp", b"kubernetes", b"kubeflow")
+_MAX_LINES = 10_000_000
 
 
 class CodePlan(PlacePlan):
@@ -34,17 +37,15 @@ class CodePlan(PlacePlan):
         self.found: CodeObjects = find_objects(code)
         count = len(self.found.documents)
         self.pipelines = find_pipelines(code, self.found.reader, settings.roles, count)
-        self.documents = [
-            *self.found.documents,
-            *(pipeline.document for pipeline in self.pipelines),
-        ]
+        workloads = [pipeline.workload for pipeline in self.pipelines]
+        self.documents = [*self.found.documents, *(workload.node for workload in workloads)]
         self._tasks: dict[tuple[str | int, str | int], CodeTask] = {
             (number, role): task
             for number, pipeline in enumerate(self.pipelines, start=count)
             for role, task in pipeline.tasks.items()
         }
-        entries = tuple(read_objects(YamlText("", False, tuple(self.found.documents))))
-        super().__init__(path, settings, entries, _ignores(code.sources))
+        objects = read_objects(YamlText("", False, tuple(self.found.documents)))
+        super().__init__(path, settings, (*objects, *workloads), _ignores(code.sources))
         self.code = code
 
     def new_editor(self) -> CodeEditor:
@@ -82,7 +83,6 @@ def make_code_plan(path: str, code: CodeScopes, settings: PlaceSettings) -> Code
         _report_hidden(plan)
         _report_tasks(plan)
     place_objects(plan)
-    place_pipelines(plan, [pipeline.compiled for pipeline in plan.pipelines])
     return plan
 
 
@@ -106,12 +106,12 @@ def _report_tasks(plan: CodePlan) -> None:
     """Tasks of pipelines that are not plain."""
     roles = plan.settings.roles
     for pipeline in plan.pipelines:
-        if not is_chosen_pipeline(pipeline.compiled, plan.settings):
+        if not is_chosen(pipeline.workload, plan.settings):
             continue
         for task, node in pipeline.refused:
             plan.roles.add(task.role)
             if not roles or task.role in roles:
-                message = f"pipeline {pipeline.compiled.name}, task {task.role} is not changed"
+                message = f"{pipeline.workload.shown}, task {task.role} is not changed"
                 plan.refuse(SPOT, message, node, task.reason)
 
 
@@ -137,5 +137,55 @@ def read_code(sources: Sequence[Source]) -> CodeScopes:
 
 def _with_own_lines(source: Source, number: int) -> Source:
     """A changed source with line numbers of its own: they are not those of the file any more."""
-    first = (number + 1) * _MOST_LINES
+    first = (number + 1) * _MAX_LINES
     return replace(source, file_lines=tuple(range(first, first + len(source.starts))))
+
+
+def place_code(
+    path: str, data: bytes, settings: PlaceSettings, note: Callable[[CodePlan], None]
+) -> FileResult:
+    """What the settings make of one file; `note` sees its plan."""
+    with quiet():
+        return process_file(path, data, WorkloadCodeTask(path, settings, note))
+
+
+class WorkloadCodeTask(FileTask[CodeText, CodePlan]):
+    """Settings for the workloads and pipelines in one file."""
+
+    def __init__(
+        self, path: str, settings: PlaceSettings, note: Callable[[CodePlan], None]
+    ) -> None:
+        self._path = path
+        self._settings = settings
+        self._note = note
+
+    def read(self, path: str, data: bytes) -> CodeText:
+        if not any(word in data for word in _WORDS):
+            raise _foreign()
+        return read_notebook(data) if path.lower().endswith(".ipynb") else read_source(data)
+
+    def plan(
+        self, text: CodeText, before: CodePlan | None, failed_groups: FailedGroups
+    ) -> CodePlan:
+        plan = make_code_plan(self._path, read_code(text.sources), self._settings)
+        if before is None:
+            if plan.is_foreign:
+                raise _foreign()
+            self._note(plan)
+            plan.findings[:0] = [
+                Finding(
+                    SPOT,
+                    "warning",
+                    f"{cell.where}: left as it is",
+                    self._path,
+                    cell.file_line,
+                    1,
+                    reason=cell.reason,
+                )
+                for cell in text.broken
+            ]
+        return plan
+
+
+def _foreign() -> Unreadable:
+    return Unreadable("no Kubernetes workloads", cause=SkipCause.FOREIGN)

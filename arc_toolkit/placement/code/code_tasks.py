@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
 import yaml
 
@@ -26,9 +27,11 @@ from arc_toolkit.edit.code.expressions import last_name, parts_of, short
 from arc_toolkit.edit.code.names import CodeScopes, Scope, Statement
 from arc_toolkit.edit.code.nodes import CodeMark, OpaqueNode, ValueReader, place_node
 from arc_toolkit.edit.code.values import call_arguments
-from arc_toolkit.edit.yaml.nodes import SEQ, YamlNode
-from arc_toolkit.placement.manifests import mapping_node
-from arc_toolkit.placement.pipelines import EXECUTORS, CompiledPipeline, ContainerTask
+from arc_toolkit.edit.yaml.nodes import YamlNode
+from arc_toolkit.kube.workloads import PIPELINE
+from arc_toolkit.placement.code.sdk_models import camel_case
+from arc_toolkit.placement.manifests import Workload, made_node
+from arc_toolkit.placement.pipelines import EXECUTORS, ExecutorSpec
 
 _KUBERNETES = "kfp.kubernetes."
 _COMPONENTS = ("kfp.dsl.component", "kfp.dsl.container_component", "kfp.dsl.notebook_component")
@@ -54,11 +57,6 @@ _SIGNATURES = {
     "add_node_affinity": ("match_expressions", "match_fields", "weight"),
 }
 _SCHEDULING = frozenset((*_SIGNATURES, *(f"{name}_json" for name in _SIGNATURES)))
-_FIELD_NAMES = {
-    "toleration_seconds": "tolerationSeconds",
-    "match_expressions": "matchExpressions",
-    "match_fields": "matchFields",
-}
 _CONTAINER_TEXT = re.compile(r"^implementation:\s+container:", re.MULTILINE)
 
 
@@ -93,8 +91,7 @@ class CodeTask:
 class CodePipeline:
     """A pipeline function, as what it would be compiled to, with its tasks by role."""
 
-    compiled: CompiledPipeline
-    document: YamlNode
+    workload: Workload
     tasks: dict[str, CodeTask]
     refused: list[tuple[CodeTask, YamlNode]]
 
@@ -306,58 +303,44 @@ class _PipelineReader:
         self, scope: Scope, name: str, tasks: list[CodeTask], number: int
     ) -> CodePipeline:
         assert scope.statement is not None
-        start = CodeMark(scope.statement.source, scope.statement.stmt)
-        settings: dict[str, YamlNode] = {}
-        retries: dict[str, YamlNode] = {}
-        for task in tasks:
-            if not task.reason:
-                settings[task.role] = self._settings(task)
-                retries[task.role] = self._retries(task)
-        node: YamlNode = mapping_node(settings, start)
+        plain = {task.role: task for task in tasks if not task.reason}
+        settings = {role: self._settings(task) for role, task in plain.items()}
+        retries = {role: self._retries(task) for role, task in plain.items()}
+        platform: dict[str, Any] = settings
         for step in reversed(EXECUTORS[1:]):
-            node = mapping_node({step: node}, start)
-        document = mapping_node({EXECUTORS[0]: node, "tasks": mapping_node(retries, start)}, start)
-        containers = tuple(
-            ContainerTask(role, (number, "tasks", role), entry, role)
-            for role, entry in retries.items()
+            platform = {step: platform}
+        start = CodeMark(scope.statement.source, scope.statement.stmt)
+        document = made_node({EXECUTORS[0]: platform, "tasks": retries}, start)
+        specs = tuple(
+            ExecutorSpec((number, *EXECUTORS, role), row, (number, "tasks", role), retries[role])
+            for role, row in settings.items()
         )
-        compiled = CompiledPipeline(name, document, containers, (number,), settings)
+        workload = Workload(PIPELINE, name, "", (number,), document, specs)
         refused = [
             (task, place_node(task.statement.source, task.call)) for task in tasks if task.reason
         ]
-        plain = {task.role: task for task in tasks if not task.reason}
-        return CodePipeline(compiled, document, plain, refused)
+        return CodePipeline(workload, plain, refused)
 
-    def _settings(self, task: CodeTask) -> yaml.MappingNode:
+    def _settings(self, task: CodeTask) -> YamlNode:
         """The settings of the platform that the calls about a task make."""
-        tolerations: list[YamlNode] = []
-        affinity: list[YamlNode] = []
-        labels: list[tuple[YamlNode, YamlNode]] = []
-        by_parameter: dict[str, YamlNode] = {}
+        settings: dict[str, Any] = {}
         for call, statement in task.settings:
             mark, kind = CodeMark(statement.source, call), last_name(call.func)
             opaque = OpaqueNode(short(call), f"comes from {short(call)}", mark, mark)
             fields = self._arguments(call, kind, statement)
-            if fields is not None and kind == "add_node_selector":
-                labels.append((fields["label_key"], fields.get("label_value", opaque)))
-            elif "selector" in kind:
-                by_parameter["nodeSelectorJson"] = opaque
-            elif "affinity" in kind:
-                affinity.append(mapping_node(fields or {"nodeAffinityJson": opaque}, mark))
+            if "selector" in kind:
+                selector = settings.setdefault("nodeSelector", {})
+                if fields is None:
+                    selector["nodeSelectorJson"] = opaque
+                else:
+                    labels = selector.setdefault("labels", {})
+                    labels[fields["label_key"].value] = fields.get("label_value", opaque)
             else:
-                tolerations.append(mapping_node(fields or {"tolerationJson": opaque}, mark))
-        start = CodeMark(task.statement.source, task.call)
-        settings: dict[str, YamlNode] = {}
-        if tolerations:
-            settings["tolerations"] = yaml.SequenceNode(SEQ, tolerations, start, start)
-        if labels:
-            by_parameter["labels"] = mapping_node({}, start)
-            by_parameter["labels"].value += labels
-        if by_parameter:
-            settings["nodeSelector"] = mapping_node(by_parameter, start)
-        if affinity:
-            settings["nodeAffinity"] = yaml.SequenceNode(SEQ, affinity, start, start)
-        return mapping_node(settings, start)
+                is_affinity = "affinity" in kind
+                name = "nodeAffinityJson" if is_affinity else "tolerationJson"
+                items = settings.setdefault("nodeAffinity" if is_affinity else "tolerations", [])
+                items.append(made_node(fields or {name: opaque}, mark))
+        return made_node(settings, CodeMark(task.statement.source, task.call))
 
     def _arguments(
         self, call: ast.Call, kind: str, statement: Statement
@@ -365,7 +348,7 @@ class _PipelineReader:
         """The arguments of a call by the names of fields; None if not all of them can be seen."""
         arguments = call_arguments(call, ("task", *_SIGNATURES.get(kind, ())), statement)
         fields = {
-            _FIELD_NAMES.get(name, name): self._reader.read(*bound)
+            (name if kind == "add_node_selector" else camel_case(name)): self._reader.read(*bound)
             for name, bound in arguments.values.items()
             if name != "task"
         }
@@ -374,13 +357,14 @@ class _PipelineReader:
         )
         return None if arguments.rest or kind not in _SIGNATURES or is_key_hidden else fields
 
-    def _retries(self, task: CodeTask) -> yaml.MappingNode:
-        start = CodeMark(task.statement.source, task.call)
+    def _retries(self, task: CodeTask) -> YamlNode:
+        """The retryPolicy of a task, as that of a compiled one."""
+        policy: dict[str, Any] = {}
         for call in task.methods:
             if last_name(call.func) == "set_retry":
                 arguments = call_arguments(call, ("num_retries",), task.statement).values
                 bound = arguments.get("num_retries")
-                count = self._reader.read(*bound) if bound else mapping_node({}, start)
-                policy = mapping_node({"maxRetryCount": count}, start)
-                return mapping_node({"retryPolicy": policy}, start)
-        return mapping_node({}, start)
+                count: Any = self._reader.read(*bound) if bound else {}
+                policy = {"retryPolicy": {"maxRetryCount": count}}
+                break
+        return made_node(policy, CodeMark(task.statement.source, task.call))

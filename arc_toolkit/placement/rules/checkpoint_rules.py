@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from arc_toolkit.edit.yaml.nodes import YamlNode, get, items_of, pairs, text_of
 from arc_toolkit.findings import rule
+from arc_toolkit.placement.decisions import shown_spec
 from arc_toolkit.placement.manifests import PodSpec, Workload
 from arc_toolkit.placement.place_plan import PlacePlan
 from arc_toolkit.placement.rules.spot_rules import spot_pods
-from arc_toolkit.placement.workload_decisions import shown_spec
 
 _NAMES_CHECKPOINTS = re.compile(r"(?i)check-?_?point|ckpt")
 _PLACE = re.compile(r"/|[a-z][a-z0-9+.-]*://", re.IGNORECASE)

@@ -15,10 +15,16 @@ from arc_toolkit.edit.yaml.nodes import get, items_of, text_of, walk
 from arc_toolkit.findings import rule
 from arc_toolkit.kube.taints import SPOT_TAINT
 from arc_toolkit.kube.workloads import Retry, Shape
-from arc_toolkit.placement.decisions import Obstacle, PlacementDecision
-from arc_toolkit.placement.field_inheritance import pods_of
-from arc_toolkit.placement.manifests import PREFERRED, PodSpec, Workload, makes_pod
-from arc_toolkit.placement.place_plan import PlacePlan
+from arc_toolkit.placement.decisions import (
+    decide_grace,
+    decide_keys,
+    decide_retries,
+    decide_spot,
+    shown_spec,
+    spot_refusal,
+)
+from arc_toolkit.placement.manifests import PREFERRED, PodSpec, Workload, makes_pod, pods_of
+from arc_toolkit.placement.place_plan import PlacementDecision, PlacePlan, SetElsewhere
 from arc_toolkit.placement.spot import (
     CLOUDS,
     SPOT_LABELS,
@@ -29,14 +35,6 @@ from arc_toolkit.placement.spot import (
     requires_spot,
     tolerates,
     tolerations,
-)
-from arc_toolkit.placement.workload_decisions import (
-    decide_grace,
-    decide_retries,
-    decide_spot,
-    refuse_duplicate_key,
-    shown_spec,
-    spot_refusal,
 )
 
 
@@ -78,7 +76,7 @@ def _advise(
     """The command if `place` would change something by these decisions, or its refusal."""
     editor = plan.new_editor()
     try:
-        for decision in (refuse_duplicate_key(workload), *decisions):
+        for decision in (decide_keys(workload), *decisions):
             if decision is not None:
                 decision.apply(editor)
         if editor.empty:
@@ -251,7 +249,7 @@ def _part_on_spot(workload: Workload, on_spot: list[PodSpec]) -> Workload:
 def _retry_problem(plan: PlacePlan, workload: Workload, decision: PlacementDecision) -> str | None:
     """Why an eviction is not survived, or what helps; None if it is survived, or not known."""
     if decision.refusal is not None:
-        is_elsewhere = decision.refusal.obstacle is Obstacle.ELSEWHERE
+        is_elsewhere = isinstance(decision.refusal, SetElsewhere)
         return None if is_elsewhere else decision.refusal.reason
     # A RayJob has no other field than its limit.
     limits = frozenset() if workload.kind.retry is Retry.RAY_JOB else _LIMITS
@@ -259,4 +257,4 @@ def _retry_problem(plan: PlacePlan, workload: Workload, decision: PlacementDecis
         whole = decide_retries(workload, plan.settings, _RETRIES)
         advice = _advise(plan, workload, [whole] if whole else [], "--retries N")
         return advice.sentence("sets what its kind needs")
-    return next((note.reason for note in decision.notes), None)
+    return next((note.reason for note in decision.notes if note.severity == "warning"), None)
