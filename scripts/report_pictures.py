@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from arc_toolkit.diagnosis import report_page  # noqa: E402
+from arc_toolkit.diagnosis.formats import report_page  # noqa: E402
 from tests.diagnosis.browser import Browser  # noqa: E402
 from tests.diagnosis.page_sample import sample_report  # noqa: E402
 

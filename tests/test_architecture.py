@@ -53,7 +53,7 @@ ALLOWED: dict[str, set[str]] = {
     # The interval between saves is the one that `every="auto"` uses; VM sizes and shares are those of sizing.
     "cost": CORE | {"checkpoints", "sizing"},
     "diagnosis": CORE | {"notices"},  # the lines that `run` writes
-    "diagnosis.sources": CORE | {"diagnosis", "cluster", "azure", "ray_connection"},
+    "diagnosis.read.sources": CORE | {"diagnosis", "cluster", "azure", "ray_connection"},
     "cluster": CORE | {"sizing"},
     "azure": CORE | {"sizing", "cluster"},
     "__main__": {"cli"},
@@ -62,9 +62,9 @@ ALLOWED: dict[str, set[str]] = {
 ONLY_IN: dict[str, set[str]] = {
     "argparse": {"cli"},
     "kubernetes": {"cluster"},
-    "azure": {"azure", "diagnosis.sources"},
-    "adlfs": {"diagnosis.sources"},
-    "mlflow": {"diagnosis.sources"},
+    "azure": {"azure", "diagnosis.read.sources"},
+    "adlfs": {"diagnosis.read.sources"},
+    "mlflow": {"diagnosis.read.sources"},
     "ray": {"elastic", "ray_connection"},
 }
 # These run inside other people's training jobs.
@@ -444,7 +444,11 @@ def test_names_can_be_searched_for() -> None:
         ("sizing.x", "import kubernetes.client", {("sizing", "kubernetes")}),
         ("diagnosis.x", "from arc_toolkit.azure import scope", {("diagnosis", "azure")}),
         ("kube.x", "import argparse", {("kube", "argparse")}),
-        ("diagnosis.sources.x", "from arc_toolkit.azure import scope\nimport azure.core", set()),
+        (
+            "diagnosis.read.sources.x",
+            "from arc_toolkit.azure import scope\nimport azure.core",
+            set(),
+        ),
         ("placement.x", "from arc_toolkit.sizing import shares", set()),
         ("azureml.rules.x", "from arc_toolkit.azureml import kinds", set()),
         ("cluster.x", "import kubernetes", set()),

@@ -196,7 +196,7 @@ def history_rate(path: str, pool: str | None) -> EvictionRate:
     import time
 
     from arc_toolkit.cost.eviction_rates import measured_rate, node_lives
-    from arc_toolkit.diagnosis import history
+    from arc_toolkit.diagnosis.read import history
 
     facts = history.read(path)
     since = next((gap.end for gap in facts.gaps if gap.start is None), None)

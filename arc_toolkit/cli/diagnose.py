@@ -15,9 +15,9 @@ from arc_toolkit.output.redaction import show_source
 if TYPE_CHECKING:
     from arc_toolkit.cluster.client import Client
     from arc_toolkit.diagnosis.model import ClusterFacts, DiagnosisReport
-    from arc_toolkit.diagnosis.recorder import Recovery
-    from arc_toolkit.diagnosis.sources.inventory import Inventory
-    from arc_toolkit.diagnosis.sources.ray_workers import RayWorkers
+    from arc_toolkit.diagnosis.read.recorder import Recovery
+    from arc_toolkit.diagnosis.read.sources.inventory import Inventory
+    from arc_toolkit.diagnosis.read.sources.ray_workers import RayWorkers
 
 FAIL_ON = ("failed", "retried", "bad-node", "suspect-node")
 
@@ -66,7 +66,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, console: Console) -> int:
     _check(args)
     if args.watch:
-        from arc_toolkit.diagnosis import recorder
+        from arc_toolkit.diagnosis.read import recorder
 
         recorder.watch(
             _connect(args, console),
@@ -78,7 +78,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
         )
         return OK
     from arc_toolkit.diagnosis import report as reports
-    from arc_toolkit.diagnosis.report_text import summary
+    from arc_toolkit.diagnosis.formats.report_text import summary
     from arc_toolkit.file_io import collector_paused
 
     begin = time.perf_counter()
@@ -120,7 +120,7 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _report(args: argparse.Namespace, console: Console) -> DiagnosisReport:
-    from arc_toolkit.diagnosis import collect
+    from arc_toolkit.diagnosis.read import collect
 
     jobs = args.jobs or 0  # chosen by the number of logs
     scope = (args.workspace, args.resource_group, args.subscription)
@@ -147,7 +147,7 @@ def _workers(args: argparse.Namespace, console: Console, inventory: Inventory) -
     """The cluster of --ray, unless one process is faster."""
     if not args.ray:
         return None
-    from arc_toolkit.diagnosis.sources import ray_workers
+    from arc_toolkit.diagnosis.read.sources import ray_workers
 
     logs, blobs = len(inventory.logs), sum(map(ray_workers.is_blob, inventory.streams))
     if not ray_workers.pays(logs, blobs):
@@ -166,7 +166,7 @@ def _workers(args: argparse.Namespace, console: Console, inventory: Inventory) -
 
 def _facts(args: argparse.Namespace, console: Console) -> list[ClusterFacts]:
     """Objects of the cluster from the files that options name, from a recording, and live."""
-    from arc_toolkit.diagnosis import collect
+    from arc_toolkit.diagnosis.read import collect
 
     facts = [
         collect.read_named(path, kind)
@@ -174,11 +174,11 @@ def _facts(args: argparse.Namespace, console: Console) -> list[ClusterFacts]:
         for path in getattr(args, kind)
     ]
     if args.history:
-        from arc_toolkit.diagnosis import history
+        from arc_toolkit.diagnosis.read import history
 
         facts.append(history.read(args.history))
     if args.cluster:
-        from arc_toolkit.diagnosis import recorder
+        from arc_toolkit.diagnosis.read import recorder
 
         facts.append(recorder.read_cluster(_connect(args, console), recovery, console.note))
     return facts
@@ -193,7 +193,7 @@ def _connect(args: argparse.Namespace, console: Console) -> Client:
 def recovery(error: Exception) -> Recovery:
     """What a recording does about an error of the client."""
     from arc_toolkit.cluster.failures import ApiError, Forbidden, Gone, NotFound, Unreachable
-    from arc_toolkit.diagnosis.recorder import Recovery
+    from arc_toolkit.diagnosis.read.recorder import Recovery
 
     if isinstance(error, Gone):
         return Recovery.LIST_AGAIN
@@ -206,10 +206,10 @@ def recovery(error: Exception) -> Recovery:
 
 def _render(report: DiagnosisReport, args: argparse.Namespace, console: Console) -> str:
     if args.format == "html":
-        from arc_toolkit.diagnosis import report_page
+        from arc_toolkit.diagnosis.formats import report_page
 
         return report_page.render(report)
-    from arc_toolkit.diagnosis import report_formats, report_text
+    from arc_toolkit.diagnosis.formats import report_formats, report_text
 
     if args.format == "table":
         style = console.style if args.output == "-" else report_text.plain

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from arc_toolkit.diagnosis import signals
-from arc_toolkit.diagnosis.attempt_evidence import AttemptContext, AttemptEvidence, gather
-from arc_toolkit.diagnosis.container_evidence import job_succeeded
-from arc_toolkit.diagnosis.gpu_messages import GpuProof
-from arc_toolkit.diagnosis.log_evidence import NOTICED
+from arc_toolkit.diagnosis.assemble.attempt_evidence import AttemptContext, AttemptEvidence, gather
+from arc_toolkit.diagnosis.assemble.container_evidence import job_succeeded
+from arc_toolkit.diagnosis.assemble.log_evidence import NOTICED
+from arc_toolkit.diagnosis.assemble.node_signals import CauseCandidate, excuse, notice
 from arc_toolkit.diagnosis.model import (
     Attempt,
     Cause,
@@ -26,7 +26,7 @@ from arc_toolkit.diagnosis.model import (
     RunOutcome,
     Verdict,
 )
-from arc_toolkit.diagnosis.node_signals import CauseCandidate, excuse, notice
+from arc_toolkit.diagnosis.read.gpu_messages import GpuProof
 from arc_toolkit.diagnosis.signals import KINDS
 from arc_toolkit.diagnosis.times import (
     LOOK_BACK_SECONDS,

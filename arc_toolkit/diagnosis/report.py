@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from arc_toolkit.diagnosis import attempts, cluster_index, times, verdicts
+from arc_toolkit.diagnosis import times
+from arc_toolkit.diagnosis.assemble import attempts
+from arc_toolkit.diagnosis.assemble.grouping import is_run_log
+from arc_toolkit.diagnosis.assemble.log_evidence import evidence_in
 from arc_toolkit.diagnosis.causes import blame_convicted_nodes, count_successes_elsewhere
-from arc_toolkit.diagnosis.gpu_messages import weigh_by_other_nodes
-from arc_toolkit.diagnosis.grouping import is_run_log
-from arc_toolkit.diagnosis.log_evidence import evidence_in
+from arc_toolkit.diagnosis.judge import verdicts
 from arc_toolkit.diagnosis.model import (
     Attempt,
     CauseKind,
@@ -30,7 +31,9 @@ from arc_toolkit.diagnosis.model import (
     Stats,
     Verdict,
 )
-from arc_toolkit.diagnosis.scan import LogScan
+from arc_toolkit.diagnosis.read import cluster_index
+from arc_toolkit.diagnosis.read.gpu_messages import weigh_by_other_nodes
+from arc_toolkit.diagnosis.read.scan import LogScan
 from arc_toolkit.diagnosis.times import LOOK_AHEAD_SECONDS, LOOK_BACK_SECONDS
 from arc_toolkit.errors import ArcError
 from arc_toolkit.text import nearest, plural

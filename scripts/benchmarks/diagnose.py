@@ -16,9 +16,9 @@ import time
 from pathlib import Path
 
 from arc_toolkit.diagnosis.causes import UNKNOWN
-from arc_toolkit.diagnosis.cluster_index import ClusterIndex
+from arc_toolkit.diagnosis.judge.verdicts import judge
 from arc_toolkit.diagnosis.model import Attempt, RunOutcome
-from arc_toolkit.diagnosis.verdicts import judge
+from arc_toolkit.diagnosis.read.cluster_index import ClusterIndex
 from scripts.benchmarks.common import cpu_of_call, cpu_of_command, report
 
 FILES = int(os.environ.get("ARC_TOOLKIT_BENCH_FILES", "10000"))

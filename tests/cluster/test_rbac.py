@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from arc_toolkit.cluster import failures
-from arc_toolkit.diagnosis import history
+from arc_toolkit.diagnosis.read import history
 from arc_toolkit.errors import ArcError
 from tests.cluster.control_plane import ApiError, ControlPlane
 from tests.cluster.small import big, ready, types

@@ -20,7 +20,7 @@ from arc_toolkit.checkpoints.interval import (
 )
 from arc_toolkit.cost.eviction_rates import parse_rate
 from arc_toolkit.cost.prices import VmPrice
-from arc_toolkit.diagnosis.history import History, RecordedChange
+from arc_toolkit.diagnosis.read.history import History, RecordedChange
 from tests.support import Result
 
 Arc = Callable[..., Result]

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from arc_toolkit.cost.eviction_rates import node_lives
-from arc_toolkit.diagnosis import history
 from arc_toolkit.diagnosis.model import ClusterFacts
+from arc_toolkit.diagnosis.read import history
 from arc_toolkit.kube.taints import SPOT_KEY
 from tests.diagnosis.test_recorder_cluster import Recorder, has_event, post_event
 from tests.support import Result

@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from arc_toolkit.diagnosis import cluster_index
 from arc_toolkit.diagnosis.model import ClusterFacts, LogFile
-from arc_toolkit.diagnosis.scan import LogScan, scan
+from arc_toolkit.diagnosis.read import cluster_index
+from arc_toolkit.diagnosis.read.scan import LogScan, scan
 
 NODE_A = "aks-gpu-12345678-vmss00000a"
 NODE_B = "aks-gpu-12345678-vmss00000b"

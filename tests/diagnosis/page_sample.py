@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from arc_toolkit.diagnosis.judge.statistics import wilson
+from arc_toolkit.diagnosis.judge.suggestions import node_suggestions
 from arc_toolkit.diagnosis.model import (
     Attempt,
     Cause,
@@ -28,8 +30,6 @@ from arc_toolkit.diagnosis.model import (
     WaitingFor,
 )
 from arc_toolkit.diagnosis.signals import KINDS
-from arc_toolkit.diagnosis.statistics import wilson
-from arc_toolkit.diagnosis.suggestions import node_suggestions
 
 NOON = 1_782_900_000  # 2026-07-01 10:00 UTC
 GPU = "aks-gpu-31415926-vmss0000"

@@ -10,8 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from arc_toolkit.diagnosis.model import Attempt, ClusterFacts, DiagnosisReport, RunOutcome
+from arc_toolkit.diagnosis.read.scan import LogScan
 from arc_toolkit.diagnosis.report import build
-from arc_toolkit.diagnosis.scan import LogScan
 from tests.diagnosis.made import NODE_A, NODE_B, NODE_C, container, log, pod
 
 TEN = 1772532000.0  # minute 0 of made.at

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from arc_toolkit.diagnosis import report_page
+from arc_toolkit.diagnosis.formats import report_page
+from arc_toolkit.diagnosis.formats.report_formats import to_markdown
+from arc_toolkit.diagnosis.formats.report_text import overview
 from arc_toolkit.diagnosis.identities import pool_of, vm_instance_of
 from arc_toolkit.diagnosis.model import CauseKind, DiagnosisReport, RunOutcome
+from arc_toolkit.diagnosis.read.scan import LogScan
 from arc_toolkit.diagnosis.report import build, report_of_job
-from arc_toolkit.diagnosis.report_formats import to_markdown
-from arc_toolkit.diagnosis.report_text import overview
-from arc_toolkit.diagnosis.scan import LogScan
 from tests.diagnosis.made import NODE_A, NODE_B, NODE_C, container, event, facts, log, node, pod
 
 FIRST = "job/system_logs/amlarc_cr_bootstrap.log"

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from arc_toolkit.diagnosis.model import LogFile
-from arc_toolkit.diagnosis.scan import LogScan, scan
-from arc_toolkit.diagnosis.sources import azureml_jobs
+from arc_toolkit.diagnosis.read.scan import LogScan, scan
+from arc_toolkit.diagnosis.read.sources import azureml_jobs
 from arc_toolkit.errors import ArcError
 from tests.cluster.certificates import Authority
 from tests.support import Result, unavailable

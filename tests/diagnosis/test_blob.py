@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from arc_toolkit.diagnosis.model import LogFile
-from arc_toolkit.diagnosis.scan import LogScan, scan
-from arc_toolkit.diagnosis.sources import blob
+from arc_toolkit.diagnosis.read.scan import LogScan, scan
+from arc_toolkit.diagnosis.read.sources import blob
 from arc_toolkit.errors import ArcError
 from tests.azurite import KEY, connection
 from tests.cluster.processes import free_ports

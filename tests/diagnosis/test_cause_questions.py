@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from arc_toolkit.diagnosis.assemble.node_signals import excuse
 from arc_toolkit.diagnosis.model import Cause, CauseKind, ClusterFacts, FileEvidence, Level
-from arc_toolkit.diagnosis.node_signals import excuse
 from arc_toolkit.diagnosis.report import build
 from tests.diagnosis.made import (
     NODE_A,
@@ -312,8 +312,8 @@ def test_what_a_gang_printed_blames_no_node_unless_the_file_names_the_rank() -> 
 
 
 def printed(path: str) -> tuple[Any, str | None, CauseKind]:
-    from arc_toolkit.diagnosis.log_evidence import evidence_in
-    from arc_toolkit.diagnosis.scan import LogScan
+    from arc_toolkit.diagnosis.assemble.log_evidence import evidence_in
+    from arc_toolkit.diagnosis.read.scan import LogScan
 
     found = evidence_in([LogScan(path, [], xids=(79,))])[0]
     return found.evidence, found.node, FAULT

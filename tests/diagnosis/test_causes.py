@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from arc_toolkit.diagnosis import cluster_index, signals
+from arc_toolkit.diagnosis import signals
+from arc_toolkit.diagnosis.assemble.node_signals import excuse
 from arc_toolkit.diagnosis.model import (
     Attempt,
     Cause,
@@ -17,7 +18,7 @@ from arc_toolkit.diagnosis.model import (
     FileEvidence,
     RunOutcome,
 )
-from arc_toolkit.diagnosis.node_signals import excuse
+from arc_toolkit.diagnosis.read import cluster_index
 from arc_toolkit.diagnosis.report import build
 from arc_toolkit.diagnosis.signals import KINDS
 from tests.diagnosis.made import NODE_A, NODE_B, container, event, facts, log, node, pod

@@ -131,7 +131,7 @@ def test_an_address_is_never_shown_with_its_secrets(
 def test_the_secrets_in_the_url_of_metrics_are_never_shown(
     arc: Arc, monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:
-    from arc_toolkit.diagnosis.sources import metric_points as metrics
+    from arc_toolkit.diagnosis.read.sources import metric_points as metrics
 
     points = [
         metrics.Point("loss", step, 100.0 * at, 1.0)

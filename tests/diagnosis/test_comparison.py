@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from arc_toolkit.diagnosis.comparison import Comparison, NodeCounts, compare
+from arc_toolkit.diagnosis.judge.comparison import Comparison, NodeCounts, compare
+from arc_toolkit.diagnosis.judge.node_votes import FailedVote
 from arc_toolkit.diagnosis.model import CauseKind
-from arc_toolkit.diagnosis.node_votes import FailedVote
 
 
 def pool(*odd: tuple[int, int]) -> dict[str, Comparison]:

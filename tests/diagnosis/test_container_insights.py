@@ -13,11 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arc_toolkit.diagnosis import cluster_index, times
+from arc_toolkit.diagnosis import times
 from arc_toolkit.diagnosis.model import ClusterFacts
+from arc_toolkit.diagnosis.read import cluster_index
+from arc_toolkit.diagnosis.read.sources import container_insights
+from arc_toolkit.diagnosis.read.sources.container_insights import InsightsTables, is_export
 from arc_toolkit.diagnosis.report import build
-from arc_toolkit.diagnosis.sources import container_insights
-from arc_toolkit.diagnosis.sources.container_insights import InsightsTables, is_export
 from arc_toolkit.kube.pods import RUN_ID_LABEL
 from tests.diagnosis import incident_cases, insights_export
 from tests.diagnosis.insights_export import CLUSTER, SHAPES, as_rest

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from arc_toolkit.diagnosis import attempts
+from arc_toolkit.diagnosis.assemble import attempts
 from tests.diagnosis import made
 
 GUID = "0f9e8d7c-1111-2222-3333-444455556666"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from arc_toolkit.diagnosis import report, report_formats
+from arc_toolkit.diagnosis import report
+from arc_toolkit.diagnosis.formats import report_formats
 from arc_toolkit.diagnosis.model import (
     Attempt,
     Cause,

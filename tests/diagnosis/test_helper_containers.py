@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from arc_toolkit.cli.main import main
-from arc_toolkit.diagnosis.collect import add_failures
 from arc_toolkit.diagnosis.model import Cause, CauseKind
+from arc_toolkit.diagnosis.read.collect import add_failures
+from arc_toolkit.diagnosis.read.scan import LogScan
 from arc_toolkit.diagnosis.report import build
-from arc_toolkit.diagnosis.scan import LogScan
 from tests.diagnosis.made import NODE_A, NODE_B, container, facts, log, node_line, pod
 
 ID = "0123456789abcdef" * 2

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from arc_toolkit.diagnosis import history, trim
-from arc_toolkit.diagnosis.history import APPLICATION_ID, History, RecordedChange
 from arc_toolkit.diagnosis.model import RecordingGap
+from arc_toolkit.diagnosis.read import history, trim
+from arc_toolkit.diagnosis.read.history import APPLICATION_ID, History, RecordedChange
 from arc_toolkit.errors import ArcError
 
 SERVER = "https://127.0.0.1:6443"

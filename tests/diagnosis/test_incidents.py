@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from arc_toolkit.diagnosis import times
-from arc_toolkit.diagnosis.cluster_index import ClusterIndex
-from arc_toolkit.diagnosis.incidents import TroubleEvent, find
+from arc_toolkit.diagnosis.judge.incidents import TroubleEvent, find
+from arc_toolkit.diagnosis.judge.verdicts import judge
 from arc_toolkit.diagnosis.model import Attempt, CauseKind, Level, RunOutcome
+from arc_toolkit.diagnosis.read.cluster_index import ClusterIndex
 from arc_toolkit.diagnosis.report import build
-from arc_toolkit.diagnosis.verdicts import judge
 from tests.diagnosis.made import at, cluster, container, event, facts, node, pod
 from tests.diagnosis.test_verdicts import runs, verdict_of
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from arc_toolkit.diagnosis import collect, unpack
 from arc_toolkit.diagnosis.model import CauseKind, SkippedFile, Stats
-from arc_toolkit.diagnosis.scan import LogScan
-from arc_toolkit.diagnosis.sources.inventory import UNRELATED, Inventory, add
+from arc_toolkit.diagnosis.read import collect, unpack
+from arc_toolkit.diagnosis.read.scan import LogScan
+from arc_toolkit.diagnosis.read.sources.inventory import UNRELATED, Inventory, add
 from arc_toolkit.errors import ArcError
 from tests.diagnosis.made import NODE_A, NODE_B, node_line, save, write_log
 

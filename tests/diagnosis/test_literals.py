@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from arc_toolkit.diagnosis import scan
-from arc_toolkit.diagnosis.scan import finders
+from arc_toolkit.diagnosis.read import scan
+from arc_toolkit.diagnosis.read.scan import finders
 
 # Few different bytes, so that parts of the literal are everywhere; NUL is where strstr stops.
 BYTES = st.lists(

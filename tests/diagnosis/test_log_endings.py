@@ -9,8 +9,8 @@ import json
 
 import pytest
 
-from arc_toolkit.diagnosis.log_endings import MARKS, MARKS_BYTES, LogEndingKind
-from arc_toolkit.diagnosis.python_endings import log_ending
+from arc_toolkit.diagnosis.read.log_endings import MARKS, MARKS_BYTES, LogEndingKind
+from arc_toolkit.diagnosis.read.python_endings import log_ending
 
 OWN, KILLED, STOPPED, PEER = (
     LogEndingKind.OWN_ERROR,

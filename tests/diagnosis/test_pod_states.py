@@ -8,7 +8,7 @@ import pytest
 
 from arc_toolkit.diagnosis import times
 from arc_toolkit.diagnosis.model import CauseKind
-from arc_toolkit.diagnosis.pod_states import read_pod
+from arc_toolkit.diagnosis.read.pod_states import read_pod
 from arc_toolkit.diagnosis.report import build
 from tests.diagnosis.made import at, container, event, facts, node, pod
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arc_toolkit.diagnosis import prs_logs
 from arc_toolkit.diagnosis.model import CauseKind, LogFile
-from arc_toolkit.diagnosis.sources.inventory import Inventory
+from arc_toolkit.diagnosis.read import prs_logs
+from arc_toolkit.diagnosis.read.sources.inventory import Inventory
 
 BATCHES = "job/logs/sys/job_report/processed_mini-batches.csv"
 USAGE = "job/logs/sys/perf/10.0.0.7/node_resource_usage.csv"

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from arc_toolkit.diagnosis.log_endings import LogEndingKind
-from arc_toolkit.diagnosis.log_evidence import evidence_in
+from arc_toolkit.diagnosis.assemble.log_evidence import evidence_in
 from arc_toolkit.diagnosis.model import Attempt, CauseKind, LogFile, RunOutcome
-from arc_toolkit.diagnosis.python_endings import log_ending
+from arc_toolkit.diagnosis.read.log_endings import LogEndingKind
+from arc_toolkit.diagnosis.read.python_endings import log_ending
+from arc_toolkit.diagnosis.read.scan import LogScan, scan
 from arc_toolkit.diagnosis.report import build
-from arc_toolkit.diagnosis.scan import LogScan, scan
 from tests.diagnosis.made import NODE_A, NODE_B, container, event, facts, log, node, pod
 
 FRAMES = 'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\n    main()\n'
@@ -232,9 +232,9 @@ def test_a_child_that_was_killed_in_a_cgroup_is_the_jobs_own_if_it_says_so(
 
 
 def test_a_job_of_which_only_the_output_is_left_is_reported(tmp_path: Path) -> None:
-    from arc_toolkit.diagnosis import collect
     from arc_toolkit.diagnosis.model import Stats
-    from arc_toolkit.diagnosis.sources.inventory import Inventory, add
+    from arc_toolkit.diagnosis.read import collect
+    from arc_toolkit.diagnosis.read.sources.inventory import Inventory, add
 
     (tmp_path / "job/user_logs").mkdir(parents=True)
     (tmp_path / "job/user_logs/std_log.txt").write_text(KEY_ERROR)

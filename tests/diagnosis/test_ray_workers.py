@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from arc_toolkit.diagnosis.model import LogFile
-from arc_toolkit.diagnosis.sources import ray_workers
+from arc_toolkit.diagnosis.read.sources import ray_workers
 from tests.cluster.processes import free_ports
 from tests.support import ROOT, Result, frameworks_python
 
@@ -24,7 +24,7 @@ Arc = Callable[..., Result]
 # The command, for which Ray pays at any size.
 COMMAND = """
 import sys
-from arc_toolkit.diagnosis.sources import ray_workers
+from arc_toolkit.diagnosis.read.sources import ray_workers
 ray_workers.LOCAL_FROM = ray_workers.BLOBS_FROM = 0
 ray_workers.LOCAL_BATCH, ray_workers.BLOB_BATCH = 7, 5
 from arc_toolkit.cli.main import main
@@ -199,8 +199,8 @@ class FakeRay:
 
 
 def test_what_workers_cannot_read_is_read_here(tmp_path: Path) -> None:
-    from arc_toolkit.diagnosis import collect
-    from arc_toolkit.diagnosis.sources.inventory import Inventory, add
+    from arc_toolkit.diagnosis.read import collect
+    from arc_toolkit.diagnosis.read.sources.inventory import Inventory, add
 
     write_logs(tmp_path)
     reports = []

@@ -19,9 +19,9 @@ from arc_toolkit.cluster.failures import (
     Unreachable,
     response_error,
 )
-from arc_toolkit.diagnosis import history
-from arc_toolkit.diagnosis.history import History
-from arc_toolkit.diagnosis.recorder import Recorder, read_cluster
+from arc_toolkit.diagnosis.read import history
+from arc_toolkit.diagnosis.read.history import History
+from arc_toolkit.diagnosis.read.recorder import Recorder, read_cluster
 from arc_toolkit.errors import ArcError
 
 SERVER = "https://127.0.0.1:6443"
@@ -96,7 +96,7 @@ def record(path: Path, client: Script, monkeypatch: pytest.MonkeyPatch) -> list[
     """Run the recorder until the script is over; then Ctrl-C. The notes that it gave."""
     notes: list[str] = []
     monkeypatch.setattr("time.sleep", lambda seconds: None)
-    monkeypatch.setattr("arc_toolkit.diagnosis.recorder.BATCH_SECONDS", 0.05)
+    monkeypatch.setattr("arc_toolkit.diagnosis.read.recorder.BATCH_SECONDS", 0.05)
     with History(str(path), SERVER) as store:
         recorder = Recorder(client, store, 30, recovery, notes.append, lambda text: None)
         collect = recorder._collect

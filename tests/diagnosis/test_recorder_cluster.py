@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from arc_toolkit.diagnosis import history
+from arc_toolkit.diagnosis.read import history
 from arc_toolkit.errors import ArcError
 from tests.support import Result
 

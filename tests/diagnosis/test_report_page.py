@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arc_toolkit.diagnosis import report_page
+from arc_toolkit.diagnosis.formats import report_page
+from arc_toolkit.diagnosis.formats.report_text import overview
 from arc_toolkit.diagnosis.model import (
     Attempt,
     Cause,
@@ -34,7 +35,6 @@ from arc_toolkit.diagnosis.model import (
     Waiting,
     WaitingFor,
 )
-from arc_toolkit.diagnosis.report_text import overview
 from tests.diagnosis.page_sample import GPU, job_of, large_report, sample_report
 from tests.diagnosis.page_sample import attempt as made
 from tests.support import ROOT, Result

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from arc_toolkit.diagnosis import report_page
+from arc_toolkit.diagnosis.formats import report_page
 from tests.diagnosis.browser import Browser
 from tests.diagnosis.page_sample import large_report, sample_report
 from tests.diagnosis.test_report_page import EVIL, hostile_report

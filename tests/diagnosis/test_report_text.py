@@ -6,6 +6,16 @@ from dataclasses import replace
 
 import pytest
 
+from arc_toolkit.diagnosis.formats.report_formats import to_markdown
+from arc_toolkit.diagnosis.formats.report_text import (
+    LONGEST_DETAIL,
+    WAITING,
+    detail,
+    overview,
+    route,
+    route_text,
+    summary,
+)
 from arc_toolkit.diagnosis.model import (
     CauseKind,
     DiagnosisReport,
@@ -18,16 +28,6 @@ from arc_toolkit.diagnosis.model import (
     WaitingFor,
 )
 from arc_toolkit.diagnosis.report import report_of_job
-from arc_toolkit.diagnosis.report_formats import to_markdown
-from arc_toolkit.diagnosis.report_text import (
-    LONGEST_DETAIL,
-    WAITING,
-    detail,
-    overview,
-    route,
-    route_text,
-    summary,
-)
 from tests.diagnosis.page_sample import GPU, attempt, job_of, large_report, sample_report, verdict
 
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arc_toolkit.diagnosis.restarts import restarts_in, scan_metrics
-from arc_toolkit.diagnosis.sources.metric_points import Point, read_points
+from arc_toolkit.diagnosis.assemble.restarts import restarts_in, scan_metrics
+from arc_toolkit.diagnosis.read.sources.metric_points import Point, read_points
 from arc_toolkit.errors import ArcError
 
 START = 1_700_000_000.0

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
+from arc_toolkit.diagnosis.assemble.restarts import restarts_in
 from arc_toolkit.diagnosis.model import Restart
-from arc_toolkit.diagnosis.restarts import restarts_in
-from arc_toolkit.diagnosis.sources.metric_points import Point
+from arc_toolkit.diagnosis.read.sources.metric_points import Point
 
 START = 1_700_000_000.0
 

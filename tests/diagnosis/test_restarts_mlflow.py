@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from arc_toolkit.diagnosis.restarts import scan_metrics
+from arc_toolkit.diagnosis.assemble.restarts import scan_metrics
 from arc_toolkit.errors import ArcError
 from tests.cluster.processes import Server, free_ports
 from tests.support import unavailable

@@ -22,15 +22,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arc_toolkit.cli.main import main
-from arc_toolkit.diagnosis import (
-    cluster_index,
-    collect,
-    report_formats,
-    report_text,
-)
+from arc_toolkit.diagnosis.formats import report_formats, report_text
 from arc_toolkit.diagnosis.model import ClusterFacts, LogFile
+from arc_toolkit.diagnosis.read import cluster_index, collect
+from arc_toolkit.diagnosis.read.sources.inventory import Inventory
 from arc_toolkit.diagnosis.report import build
-from arc_toolkit.diagnosis.sources.inventory import Inventory
 from tests.diagnosis.made import NODE_A, container, event, log, node, node_line, pod
 from tests.support import ROOT
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from arc_toolkit.diagnosis.model import LogFile
-from arc_toolkit.diagnosis.scan import CHUNK, LONGEST_LINE, TAIL, LogScan, scan
+from arc_toolkit.diagnosis.read.scan import CHUNK, LONGEST_LINE, TAIL, LogScan, scan
 from arc_toolkit.notices.run_log import read_run
 from tests.support import Result
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arc_toolkit.diagnosis import scan as scanner
-from arc_toolkit.diagnosis.cluster_index import parse_list
-from arc_toolkit.diagnosis.gpu_messages import GpuProof
 from arc_toolkit.diagnosis.model import LogFile, SkippedFile
-from arc_toolkit.diagnosis.scan import CHUNK, DATE_HEAD, HEAD, LONGEST_LINE, TAIL, scan
+from arc_toolkit.diagnosis.read import scan as scanner
+from arc_toolkit.diagnosis.read.cluster_index import parse_list
+from arc_toolkit.diagnosis.read.gpu_messages import GpuProof
+from arc_toolkit.diagnosis.read.scan import CHUNK, DATE_HEAD, HEAD, LONGEST_LINE, TAIL, scan
 from tests.diagnosis.made import NODE_A, NODE_B, node_line, scanned
 
 X = NODE_A.encode()

@@ -12,8 +12,8 @@ import pytest
 
 from arc_toolkit.diagnosis import signals, times
 from arc_toolkit.diagnosis.model import Cause, CauseKind, ClusterFacts, EvidenceSource
+from arc_toolkit.diagnosis.read.scan import LogScan
 from arc_toolkit.diagnosis.report import build
-from arc_toolkit.diagnosis.scan import LogScan
 from tests.diagnosis.made import NODE_A, at, container, event, facts, log, node, pod
 from tests.support import ROOT
 

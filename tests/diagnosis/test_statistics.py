@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arc_toolkit.diagnosis.statistics import (
+from arc_toolkit.diagnosis.judge.statistics import (
     Support,
     beta_binomial_tail,
     binomial_tail,

@@ -16,10 +16,11 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from arc_toolkit.diagnosis import cluster_index, report, trim
-from arc_toolkit.diagnosis.history import History, RecordedChange
+from arc_toolkit.diagnosis import report
 from arc_toolkit.diagnosis.model import ClusterFacts, Stats
-from arc_toolkit.diagnosis.trim import allowed_reason, allowed_text
+from arc_toolkit.diagnosis.read import cluster_index, trim
+from arc_toolkit.diagnosis.read.history import History, RecordedChange
+from arc_toolkit.diagnosis.read.trim import allowed_reason, allowed_text
 from arc_toolkit.output.redaction import redact
 from tests.diagnosis import incident_cases
 from tests.diagnosis.sample import fleet

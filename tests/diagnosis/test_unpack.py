@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from arc_toolkit.diagnosis import unpack
+from arc_toolkit.diagnosis.read import unpack
 from arc_toolkit.errors import ArcError
 from tests.support import Result
 

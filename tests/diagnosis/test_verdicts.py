@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
-from arc_toolkit.diagnosis import node_votes, signals
+from arc_toolkit.diagnosis import signals
+from arc_toolkit.diagnosis.assemble.node_signals import EXPLANATIONS
 from arc_toolkit.diagnosis.causes import UNKNOWN
-from arc_toolkit.diagnosis.cluster_index import ClusterIndex
+from arc_toolkit.diagnosis.judge import node_votes
+from arc_toolkit.diagnosis.judge.suggestions import LOOK, anti_affinity, node_suggestions
+from arc_toolkit.diagnosis.judge.verdicts import judge
 from arc_toolkit.diagnosis.model import (
     Attempt,
     Cause,
@@ -22,10 +25,8 @@ from arc_toolkit.diagnosis.model import (
     Suggestion,
     Verdict,
 )
-from arc_toolkit.diagnosis.node_signals import EXPLANATIONS
+from arc_toolkit.diagnosis.read.cluster_index import ClusterIndex
 from arc_toolkit.diagnosis.report import build
-from arc_toolkit.diagnosis.suggestions import LOOK, anti_affinity, node_suggestions
-from arc_toolkit.diagnosis.verdicts import judge
 from tests.diagnosis.made import (
     NODE_A,
     NODE_B,

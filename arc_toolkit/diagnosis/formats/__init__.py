@@ -1,0 +1,1 @@
+"""The report as text, JSON, CSV, Markdown and one HTML page."""

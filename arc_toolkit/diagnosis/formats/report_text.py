@@ -1,0 +1,478 @@
+"""The report for a terminal: an overview, or one job in detail, and its words. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from arc_toolkit.diagnosis import times
+from arc_toolkit.diagnosis.judge.suggestions import anti_affinity
+from arc_toolkit.diagnosis.model import (
+    Attempt,
+    Cause,
+    CauseKind,
+    DiagnosisReport,
+    Evidence,
+    Incident,
+    Job,
+    Level,
+    Restart,
+    RunOutcome,
+    Verdict,
+    Waiting,
+    WaitingFor,
+)
+from arc_toolkit.diagnosis.report import NAMED_LEVELS, attempts_by_job, is_troubled, levels
+from arc_toolkit.diagnosis.signals import KINDS
+from arc_toolkit.output.table import Style, table
+from arc_toolkit.text import plural, printable
+
+JOB_COLUMNS = ["Job", "Attempts", "Ended", "Nodes", "Cause", "Since (UTC)"]
+NODE_COLUMNS = ["Node", "Verdict", "Failed (95 %)", "Pool", "Why"]
+RESTART_COLUMNS = ["Run", "Time (UTC)", "Kind", "Step", "Lost steps", "Lost time"]
+MOST_AVOIDED = 20  # bad nodes in a soft anti-affinity: a pod still needs a place
+MOST_STEPS = 3  # attempts whose nodes are named in one cell of a table
+# characters of what Kubernetes says about a pod that waits, in one cell of a table
+LONGEST_DETAIL = 120
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingTraits:
+    """What a pod waits for, in words, and what to check."""
+
+    label: str
+    advice: str
+
+
+WAITING: dict[WaitingFor, WaitingTraits] = {
+    WaitingFor.UNSCHEDULABLE: WaitingTraits(
+        "waits for a node that fits",
+        "compare what the instance type requests with what the nodes have free",
+    ),
+    WaitingFor.POD_GROUP: WaitingTraits(
+        "waits until its whole gang fits",
+        "Volcano starts all pods of a job together: look at its PodGroup",
+    ),
+    WaitingFor.QUOTA: WaitingTraits(
+        "waits for quota",
+        "look at the resource quota of the namespace and the capacity of the queue",
+    ),
+    WaitingFor.ADMISSION: WaitingTraits(
+        "waits: its pod was refused",
+        "the API server or a webhook refused the pod: its message says why",
+    ),
+    WaitingFor.IMAGE: WaitingTraits(
+        "waits for its image", "check the name of the image, the registry, and the pull secret"
+    ),
+    WaitingFor.MOUNT: WaitingTraits(
+        "waits for a volume",
+        "check the volumes and secrets of the pod, and the driver that mounts them",
+    ),
+    WaitingFor.SANDBOX: WaitingTraits(
+        "waits for its sandbox", "check the network plugin and the container runtime of the node"
+    ),
+    WaitingFor.CONTAINER: WaitingTraits(
+        "waits for a container to start",
+        "an init container has not ended, or a container cannot be created",
+    ),
+    WaitingFor.UNKNOWN: WaitingTraits("waits, reason unknown", "look at the events of the pod"),
+}
+
+
+def summary(report: DiagnosisReport) -> str:
+    """One line: what was read, and the result."""
+    stats = report.stats
+    retried = sum(job.retried for job in report.jobs)
+    parts = []
+    if stats.pods + stats.nodes + stats.events:
+        parts.append(
+            ", ".join(plural(getattr(stats, f"{word}s"), word) for word in ("pod", "node", "event"))
+        )
+    if stats.metric_runs:
+        parts.append(
+            f"{plural(stats.metric_points, 'point')} of {plural(stats.metric_runs, 'run')}"
+        )
+    if stats.files_read or not parts:
+        parts.insert(0, f"{plural(stats.files_read, 'log')} read ({size(stats.bytes_read)})")
+    return (
+        f"{', '.join(parts)}: {plural(len(report.attempts), 'attempt')} "
+        f"of {plural(len(report.jobs), 'job')}, "
+        f"{retried} retried, in {times.duration(stats.seconds)}"
+    )
+
+
+def size(count: float) -> str:
+    """`12 B`, `3.4 MB`."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+def node_text(node: str | None, truncated: bool = False) -> str:
+    return (printable(node) + ("..." if truncated else "")) if node else "?"
+
+
+def cause_text(cause: Cause) -> str:
+    label = KINDS[cause.kind].label
+    if cause.confidence == "high" or cause.kind is CauseKind.UNKNOWN:
+        return label
+    return f"{label} ({cause.confidence} confidence)"
+
+
+def attempts_text(job: Job) -> str:
+    return f"{job.attempts} of {job.attempts + job.missing}" if job.missing else str(job.attempts)
+
+
+def causes_text(job: Job, attempts: Sequence[Attempt] = ()) -> str:
+    """The causes, and what the job waits for. Weak evidence has a question mark."""
+    causes = ", ".join(KINDS[kind].label + "?" * (kind in job.unsure) for kind in job.causes)
+    words = [causes, waits_text(job, attempts), "fails everywhere" if job.fails_everywhere else ""]
+    return "; ".join(filter(None, words))
+
+
+def waits_text(job: Job, attempts: Sequence[Attempt]) -> str:
+    """What the last attempt of a job, or part of its gang, waits for, in Kubernetes' words."""
+    if job.outcome not in (RunOutcome.WAITING, RunOutcome.RUNNING):
+        return ""
+    number = max((attempt.number for attempt in attempts), default=0)
+    last = [attempt for attempt in attempts if attempt.number == number]
+    waits = [attempt.waiting for attempt in last if attempt.waiting]
+    labels = dict.fromkeys(WAITING[waiting.kind].label for waiting in waits)
+    details = [detail for waiting in waits if (detail := waiting_detail(waiting))]
+    part = f"{len(waits)} of {len(last)} pods: " if 0 < len(waits) < len(last) else ""
+    return part + " and ".join(labels) + (f" ({details[0]})" if details else "")
+
+
+def waiting_detail(waiting: Waiting) -> str:
+    """The first evidence in a few words."""
+    if not waiting.evidence:
+        return ""
+    text = printable(waiting.evidence[0].message or waiting.evidence[0].reason)
+    return text if len(text) <= LONGEST_DETAIL else text[:LONGEST_DETAIL].rsplit(" ", 1)[0] + " ..."
+
+
+def span_text(start: float, end: float) -> str:
+    """`2026-07-01 10:00 to 10:20`: the day once if both are on it."""
+    first, last = times.short(start), times.short(end)
+    if first == last:
+        return first
+    return f"{first} to {last[11:] if first[:10] == last[:10] else last}"
+
+
+def incident_where(incident: Incident) -> str:
+    """`40 of 100 nodes of pool gpu`."""
+    count = (
+        f"{len(incident.nodes)} of {incident.pool_size}"
+        if incident.pool_size
+        else str(len(incident.nodes))
+    )
+    word = "node" if count == "1" else "nodes"
+    pool = f"pool {printable(incident.pool)}" if incident.pool else "several pools"
+    return f"{count} {word} of {pool}"
+
+
+def incident_text(incident: Incident) -> str:
+    span, label = span_text(incident.start, incident.end), KINDS[incident.kind].label
+    words = f": {printable(incident.reason)}" if incident.reason else ""
+    return f"{span}, {incident_where(incident)}, {label}{words}"
+
+
+def interval_text(verdict: Verdict) -> str:
+    if not verdict.attempts or verdict.interval is None:
+        return "-"
+    low, high = verdict.interval
+    return f"{verdict.failures} of {verdict.attempts} ({100 * low:.0f}-{100 * high:.0f} %)"
+
+
+@dataclass(frozen=True, slots=True)
+class RouteStep:
+    """The nodes of one attempt, or of several in a row: the names to show, and remarks."""
+
+    nodes: list[str]
+    note: str = ""
+
+
+def route(attempts: Sequence[Attempt], ranks: int) -> tuple[list[RouteStep], int]:
+    """The nodes of each attempt in turn, at most `ranks` of a gang, and the omitted steps.
+
+    The rank that failed first comes before those that it took down; pods that have not started have
+    no node yet.
+    """
+    numbers: dict[int, dict[str, None]] = {}
+    for attempt in sorted(attempts, key=lambda item: (item.number, is_collateral(item))):
+        if attempt.node or attempt.outcome is not RunOutcome.WAITING:
+            name = (attempt.node or "?") + "..." * attempt.node_truncated
+            numbers.setdefault(attempt.number, {})[name] = None
+    runs: list[tuple[list[str], int]] = []
+    for nodes in map(list, numbers.values()):
+        if runs and runs[-1][0] == nodes != ["?"]:
+            runs[-1] = nodes, runs[-1][1] + 1
+        else:
+            runs.append((nodes, 1))
+    steps = []
+    for nodes, count in runs[:MOST_STEPS]:
+        notes = [f"{count} times"] if count > 1 else []
+        notes += [f"+{plural(len(nodes) - ranks, 'node')}"] if len(nodes) > ranks else []
+        steps.append(RouteStep(nodes[:ranks], ", ".join(notes)))
+    return steps, len(runs) - len(steps)
+
+
+def route_text(
+    attempts: Sequence[Attempt], arrow: str = "->", style: Callable[[str], str] = printable
+) -> str:
+    """`a -> b (2 times) -> c (+3 nodes)`."""
+    steps, left_out = route(attempts, 1)
+    words = [
+        ", ".join(map(style, step.nodes)) + (f" ({step.note})" if step.note else "")
+        for step in steps
+    ]
+    return f" {arrow} ".join(words) + (f" +{left_out}" if left_out else "") or "-"
+
+
+def is_collateral(attempt: Attempt) -> bool:
+    return attempt.cause is not None and attempt.cause.kind is CauseKind.GANG
+
+
+def levels_text(report: DiagnosisReport) -> str:
+    """`1 bad, 3 ok`: the number of nodes with each verdict."""
+    return ", ".join(f"{number} {level}" for level, number in levels(report).items() if number)
+
+
+def evidence_text(evidence: Evidence) -> str:
+    moment = f" at {times.iso(evidence.time)}" if evidence.time is not None else ""
+    words = f": {printable(evidence.message)}" if evidence.message else ""
+    return f"{evidence.source} {printable(evidence.reason)}{moment}{words}"
+
+
+def retried_text(report: DiagnosisReport) -> str:
+    return f"{sum(job.retried for job in report.jobs)} of {plural(len(report.jobs), 'job')} retried"
+
+
+def restart_row(restart: Restart, name: str, arrow: str) -> list[str]:
+    steps = (
+        "-" if restart.last_step is None else f"{restart.last_step} {arrow} {restart.first_step}"
+    )
+    lost_steps = "-" if restart.lost_steps is None else str(restart.lost_steps)
+    kind = f"{restart.kind}?" if restart.confidence == "low" else restart.kind
+    return [
+        name,
+        times.short(restart.time),
+        kind,
+        steps,
+        lost_steps,
+        times.duration(restart.lost_seconds),
+    ]
+
+
+MOST_ROWS = 50
+MOST_OTHER_NODES = 10
+
+_COLORS: dict[Level | RunOutcome, tuple[str, ...]] = {
+    Level.BAD: ("red", "bold"),
+    Level.SUSPECT: ("yellow",),
+    Level.RECOVERED: ("cyan",),
+    Level.NOT_ENOUGH_DATA: ("dim",),
+    Level.OK: ("green",),
+    RunOutcome.FAILED: ("red",),
+    RunOutcome.SUCCEEDED: ("green",),
+    RunOutcome.RUNNING: ("blue",),
+    RunOutcome.WAITING: ("yellow",),
+    RunOutcome.UNKNOWN: ("dim",),
+}
+
+
+def plain(text: str, *_: str) -> str:
+    return text
+
+
+def overview(report: DiagnosisReport, style: Style = plain) -> str:
+    """Jobs, incidents, nodes by verdict, suggestions, and what was not used."""
+    parts = [
+        _headline(report, style),
+        _jobs(report, style),
+        _restarts(report.restarts),
+        _incidents(report),
+    ]
+    parts += [_nodes(report, style), _suggestions(report, style), _findings(report), _rest(report)]
+    return "\n\n".join(filter(None, parts)) or "nothing to report: no jobs and no nodes"
+
+
+def detail(report: DiagnosisReport, style: Style = plain) -> str:
+    """Every attempt of the report's jobs with its evidence."""
+    grouped = attempts_by_job(report)
+    parts = [_job_detail(job, grouped[job.name], style) for job in report.jobs]
+    parts += [
+        _restarts(report.restarts),
+        _incidents(report),
+        _nodes(report, style),
+        _findings(report),
+    ]
+    return "\n\n".join(filter(None, parts))
+
+
+def _table(columns: list[str], rows: list[list[str]], right: tuple[int, ...] = ()) -> str:
+    return table([name.upper() for name in columns], rows, right)
+
+
+def _headline(report: DiagnosisReport, style: Style) -> str:
+    if not report.jobs:
+        return ""
+    outcomes = Counter(job.outcome for job in report.jobs)
+    words = [retried_text(report)]
+    if outcomes[RunOutcome.FAILED]:
+        words.append(f"{outcomes[RunOutcome.FAILED]} failed for good")
+    if outcomes[RunOutcome.WAITING]:
+        words.append(f"{outcomes[RunOutcome.WAITING]} waiting")
+    if report.verdicts:
+        words.append(f"{plural(levels(report)[Level.BAD], 'bad node')} of {len(report.verdicts)}")
+    if report.incidents:
+        words.append(plural(len(report.incidents), "incident"))
+    return style(", ".join(words), "bold")
+
+
+def _jobs(report: DiagnosisReport, style: Style) -> str:
+    if not report.jobs:
+        return ""
+    order = sorted(
+        report.jobs,
+        key=lambda job: (not is_troubled(job), job.outcome is not RunOutcome.FAILED, -job.attempts),
+    )
+    grouped = attempts_by_job(report)
+    rows = [
+        [
+            printable(job.name),
+            attempts_text(job),
+            style(job.outcome, *_COLORS[job.outcome]),
+            route_text(grouped.get(job.name, [])),
+            causes_text(job, grouped.get(job.name, [])) or "-",
+            times.short(job.since),
+        ]
+        for job in order[:MOST_ROWS]
+    ]
+    text = _table(JOB_COLUMNS, rows, right=(1,))
+    hidden = len(order) - len(rows)
+    return text + (
+        f"\n... and {plural(hidden, 'more job')} (--format csv has them all)" if hidden else ""
+    )
+
+
+def _nodes(report: DiagnosisReport, style: Style) -> str:
+    if not report.verdicts:
+        return ""
+    listed = [verdict for verdict in report.verdicts if verdict.level in NAMED_LEVELS][:MOST_ROWS]
+    unnamed = [verdict for verdict in report.verdicts if verdict.level not in NAMED_LEVELS]
+    if len(report.verdicts) <= MOST_ROWS:
+        listed += unnamed[: max(0, MOST_OTHER_NODES - len(listed))]
+    rows = [
+        [
+            printable(verdict.node),
+            style(verdict.level, *_COLORS[verdict.level]),
+            interval_text(verdict),
+            printable(verdict.pool or "-") + (" (spot)" if verdict.spot else ""),
+            printable(verdict.reason),
+        ]
+        for verdict in listed
+    ]
+    return f"Nodes: {levels_text(report)}" + ("\n" + _table(NODE_COLUMNS, rows) if rows else "")
+
+
+def _incidents(report: DiagnosisReport) -> str:
+    lines = [f"  {incident_text(incident)}" for incident in report.incidents[:MOST_ROWS]]
+    return (
+        "\n".join(["Incidents: many nodes at the same time, so no node is blamed", *lines])
+        if lines
+        else ""
+    )
+
+
+def _suggestions(report: DiagnosisReport, style: Style) -> str:
+    bad = [verdict for verdict in report.verdicts if verdict.level is Level.BAD]
+    advised = [verdict for verdict in report.verdicts if verdict.suggestions]
+    parts = []
+    for verdict in advised[:5]:
+        lines = "\n".join(f"  {item.text}" for item in verdict.suggestions)
+        parts.append(f"{style(printable(verdict.node), 'bold')}\n{lines}")
+    if len(advised) > 5:
+        parts.append(f"... and {len(advised) - 5} more nodes (--format json has their suggestions)")
+    existing = [verdict for verdict in bad if not verdict.gone]
+    if existing:
+        snippet = "".join(
+            f"  {line}\n"
+            for line in anti_affinity(
+                [verdict.node for verdict in existing[:MOST_AVOIDED]]
+            ).splitlines()
+        )
+        parts.append(
+            f"To prefer other nodes for a pod, without excluding these:\n{snippet.rstrip()}"
+        )
+    return "\n\n".join(parts)
+
+
+def _restarts(restarts: tuple[Restart, ...]) -> str:
+    rows = [restart_row(restart, printable(restart.run), "->") for restart in restarts[:MOST_ROWS]]
+    return f"Restarts seen in metrics\n{_table(RESTART_COLUMNS, rows)}" if rows else ""
+
+
+def _findings(report: DiagnosisReport) -> str:
+    lines = [
+        f"  {printable(finding.path)}: "
+        f"{printable(finding.evidence.message or finding.evidence.reason)}"
+        for finding in report.prs_evidence[:MOST_ROWS]
+    ]
+    return "\n".join(["In the jobs' own files", *lines]) if lines else ""
+
+
+def _rest(report: DiagnosisReport) -> str:
+    lines = [f"  {count} {reason}" for reason, count in Counter(report.stats.skipped).most_common()]
+    if lines:
+        lines.insert(0, "Not used, or only partly (--format json lists the files)")
+    return "\n".join([*lines, *map(printable, report.notes)])
+
+
+def _job_detail(job: Job, attempts: list[Attempt], style: Style) -> str:
+    lines = [style(printable(job.name), "bold")]
+    causes = causes_text(job, attempts) or "-"
+    end = (
+        causes
+        if job.outcome is RunOutcome.WAITING
+        else f"ended: {job.outcome.value}, cause: {causes}"
+    )
+    lines.append(f"  {plural(job.attempts, 'attempt')}, {end}")
+    if job.run_id and job.run_id != job.name:
+        lines.append(f"  run id: {printable(job.run_id)}")
+    lines += [f"  note: {printable(note)}" for note in job.notes]
+    for attempt in attempts:
+        lines += ["", *_attempt_detail(attempt, style)]
+    return "\n".join(lines)
+
+
+def _attempt_detail(attempt: Attempt, style: Style) -> list[str]:
+    rank = f", {printable(attempt.rank)}" if attempt.rank else ""
+    title = f"attempt {attempt.number}{rank}: {node_text(attempt.node, attempt.node_truncated)}"
+    lines = [f"  {style(title, 'bold')}  {attempt.outcome.value}"]
+    facts = [f"pool {printable(attempt.pool)}"] if attempt.pool else []
+    if attempt.spot is not None:
+        facts.append("spot" if attempt.spot else "not spot")
+    if attempt.vm_instance is not None:
+        facts.append(f"VM instance {attempt.vm_instance}")
+    if facts:
+        lines.append("    node: " + ", ".join(facts))
+    if attempt.start or attempt.end:
+        lines.append(f"    from {times.short(attempt.start)} to {times.short(attempt.end)} (UTC)")
+    if attempt.pod:
+        lines.append(
+            f"    pod: {printable(attempt.pod)} {printable(attempt.pod_uid or '')}".rstrip()
+        )
+    if attempt.cause:
+        lines.append(f"    cause: {cause_text(attempt.cause)}: {KINDS[attempt.cause.kind].advice}")
+        lines += [f"      {evidence_text(item)}" for item in attempt.cause.evidence]
+    if attempt.waiting:
+        traits = WAITING[attempt.waiting.kind]
+        lines.append(f"    {traits.label}: {traits.advice}")
+        lines += [f"      {evidence_text(item)}" for item in attempt.waiting.evidence]
+    lines += [f"    note: {printable(note)}" for note in attempt.notes]
+    lines += [f"    log: {printable(source)}" for source in attempt.sources]
+    return lines

@@ -1,0 +1,196 @@
+"""What a person can do about a bad node, as sentences and commands to copy.
+
+Cordoning a large part of a pool harms more than bad nodes do, so only the worst tenth of a pool
+gets that command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from arc_toolkit.diagnosis import signals
+from arc_toolkit.diagnosis.model import Level, Suggestion, Verdict
+from arc_toolkit.diagnosis.read.gpu_messages import XID_REASONS, GpuProof
+from arc_toolkit.kube.labels import name_problem
+
+MOST_CORDONED = 0.1  # of a pool, but at least one node
+
+# What to look at, by the reason string that made the node bad.
+_LOOKS = {
+    "memory: do the requests of all pods and the system reservation fit on the node?": (
+        "SystemOOM",
+    ),
+    "kubelet and network: what stopped the node's heartbeat?": (
+        "NodeNotReady",
+        "NodeLost",
+        "Ready",
+        *sorted(signals.LOST_TAINTS),
+    ),
+    "kernel and host: why did it reboot?": ("Rebooted",),
+    "hardware: the platform reported a fatal error; replace the VM": ("CperHardwareErrorFatal",),
+    "disk: a file system becomes read-only if the disk fails or the file system is damaged": (
+        "ReadonlyFilesystem",
+        "Ext4Error",
+        "IOError",
+        "XfsShutdown",
+    ),
+    "disk: the file system is damaged; replace the VM": (
+        "FilesystemCorruptionProblem",
+        "FilesystemCorruptionDetected",
+        "CorruptDockerOverlay2",
+    ),
+    "kernel: processes hang in it; a reboot rarely helps for long": (
+        "KernelDeadlock",
+        "KernelOops",
+        "TaskHung",
+    ),
+    "GPU: `nvidia-smi -q` and `dmesg | grep Xid` on the node; "
+    "a GPU that stays broken needs a new VM": (
+        "GPUMissing",
+        "XIDErrors",
+        "NVLinkStatusInactive",
+        "GPUClockThrottling",
+        GpuProof.HARDWARE,
+        *sorted(XID_REASONS),
+    ),
+    "GPU driver and device plugin: does `nvidia-smi` work on the node, "
+    "and does the plugin's pod on it run?": (
+        "UnexpectedAdmissionError",
+        "UnhealthyNvidiaDevicePlugin",
+        "StartError",
+        "RunContainerError",
+        "CreateContainerError",
+        "ContainerCannotRun",
+        GpuProof.DRIVER,
+        GpuProof.MISSING,
+    ),
+    "InfiniBand: `ibstat` and the port counters on the node; "
+    "a link that stays down or flaps needs a new VM": ("IBLinkFlapping",),
+    "container runtime: containerd's log on the node (`journalctl -u containerd`), "
+    "its disk and its memory": (
+        "ContainerRuntimeProblem",
+        "ContainerRuntimeIsDown",
+        "ContainerRuntimeUnhealthy",
+        "FrequentContainerdRestart",
+        "FrequentDockerRestart",
+        "PLEGUnhealthy",
+    ),
+    "kubelet: its log on the node (`journalctl -u kubelet`)": (
+        "KubeletProblem",
+        "KubeletIsDown",
+        "KubeletUnhealthy",
+        "FrequentKubeletRestart",
+    ),
+    "network of the node: its network plugin, routes and name resolution": (
+        "NetworkUnavailable",
+        "FrequentUnregisterNetDevice",
+        "DNSProblem",
+        "PodIPProblem",
+    ),
+}
+LOOK = {str(reason): look for look, reasons in _LOOKS.items() for reason in reasons}
+LOOK_AT_FAULT = "its events and conditions: they report this fault"
+LOOK_AT_ALL = (
+    "its events, conditions and other pods: nothing else shows why more fails here than elsewhere"
+)
+
+
+def add(verdicts: Sequence[Verdict], leads: Mapping[str, str]) -> list[Verdict]:
+    """The verdicts with suggestions for the bad nodes. `leads`: the decisive reason of each.
+
+    Nodes whose fault holds now come first, then those that differ most from their pool.
+    """
+    pools: dict[str | None, list[Verdict]] = {}
+    for verdict in verdicts:
+        if not verdict.gone:
+            pools.setdefault(verdict.pool, []).append(verdict)
+    cordoned: set[str] = set()
+    for members in pools.values():
+        bad = [verdict for verdict in members if verdict.level is Level.BAD]
+        bad.sort(
+            key=lambda verdict: (verdict.node not in leads, verdict.p_value or 1.0, verdict.node)
+        )
+        cordoned.update(
+            verdict.node for verdict in bad[: max(1, int(MOST_CORDONED * len(members)))]
+        )
+    result = []
+    for verdict in verdicts:
+        if verdict.level is Level.BAD:
+            crowd = "" if verdict.gone or verdict.node in cordoned else _crowd(pools[verdict.pool])
+            lead = leads.get(verdict.node)
+            advice = node_suggestions(verdict.node, lead, verdict.vm_instance, verdict.gone, crowd)
+            verdict = replace(verdict, suggestions=advice)
+        result.append(verdict)
+    return result
+
+
+def _crowd(pool: Sequence[Verdict]) -> str:
+    bad = len([verdict for verdict in pool if verdict.level is Level.BAD])
+    return (
+        f"{bad} of {len(pool)} nodes of its pool are bad: do not cordon them all, "
+        "look at what they share "
+        "(network, image, driver, an upgrade, Azure's status)"
+    )
+
+
+def node_suggestions(
+    node: str, lead_reason: str | None, vm_instance: int | None, is_gone: bool, crowd: str = ""
+) -> tuple[Suggestion, ...]:
+    """What to look at and what to run. `lead_reason`: what made the node bad, if known.
+
+    `crowd`: what to do instead of cordoning it, if too much of its pool is bad.
+    """
+    look = Suggestion(
+        f"look at {LOOK.get(lead_reason, LOOK_AT_FAULT) if lead_reason else LOOK_AT_ALL}"
+    )
+    if name_problem(node):  # only a valid node name goes into a command
+        return (look,)
+    selector = f"involvedObject.kind=Node,involvedObject.name={node}"
+    events = f"kubectl get events -A --field-selector {selector}"
+    if is_gone:  # there is nothing to cordon or to describe
+        vm = f"VM instance {vm_instance} of its scale set" if vm_instance is not None else "its VM"
+        return (
+            look,
+            Suggestion(f"the node no longer exists; only the activity log of {vm} is left"),
+            Suggestion(events, is_command=True),
+        )
+    commands = [
+        f"kubectl describe node {node}",
+        events,
+        f"kubectl get pods -A -o wide --field-selector spec.nodeName={node}",
+    ]
+    if not crowd:
+        commands.append(
+            f"kubectl cordon {node}   # keeps new pods away; `kubectl uncordon` reverts it"
+        )
+    suggestions = [look, *(Suggestion(command, is_command=True) for command in commands)]
+    if crowd:
+        suggestions.append(Suggestion(crowd))
+    elif vm_instance is not None:
+        text = (
+            f"it is VM instance {vm_instance} of its scale set; "
+            "a redeploy or reimage in AKS moves it"
+        )
+        suggestions.append(Suggestion(text))
+    return tuple(suggestions)
+
+
+def anti_affinity(nodes: list[str]) -> str:
+    """Soft: a hard exclusion could leave retries without a node (Argo Workflows #13969)."""
+    from arc_toolkit.edit.yaml.writer import file_text
+
+    names = [node for node in nodes if name_problem(node) is None]
+    term = {
+        "matchExpressions": [
+            {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": names}
+        ]
+    }
+    preferred = [{"weight": 100, "preference": term}]
+    return file_text(
+        {
+            "affinity": {
+                "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}
+            }
+        }
+    )
