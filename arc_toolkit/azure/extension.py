@@ -24,7 +24,7 @@ from arc_toolkit.azure.session import message, messages
 from arc_toolkit.errors import ArcError
 from arc_toolkit.kube.taints import SPOT_KEY, Toleration
 from arc_toolkit.output.table import table
-from arc_toolkit.text import printable
+from arc_toolkit.text import nearest, printable
 
 EXTENSION_TYPE = "Microsoft.AzureML.Kubernetes"
 RELEASE_NAMESPACE = "azureml"
@@ -139,8 +139,34 @@ def changes(
     ]
 
 
+# https://learn.microsoft.com/azure/machine-learning/how-to-deploy-kubernetes-extension
+_CHOICES = {
+    "inferenceRouterServiceType": ("LoadBalancer", "NodePort", "ClusterIP"),
+    "internalLoadBalancerProvider": ("azure",),
+    **dict.fromkeys(
+        (
+            TRAINING,
+            INFERENCE,
+            VOLCANO,
+            "allowInsecureConnections",
+            "inferenceRouterHA",
+            "installDcgmExporter",
+            "installNvidiaDevicePlugin",
+            "installPromOp",
+        ),
+        ("True", "False"),
+    ),
+}
+
+
 def check_settings(settings: Mapping[str, str]) -> None:
     """Refuse what the extension would refuse after minutes of waiting."""
+    for key, choices in _CHOICES.items():
+        value = settings.get(key)
+        if value is not None and value.lower() not in map(str.lower, choices):
+            near = nearest(value, choices)
+            hint = f"did you mean {near}?" if near else f"it is {' or '.join(choices)}"
+            raise ArcError(f"{key}={value}: {hint}")
     if not is_on(settings, TRAINING) and not is_on(settings, INFERENCE):
         raise ArcError(
             "the extension needs training or inference: "

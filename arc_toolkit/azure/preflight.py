@@ -26,10 +26,9 @@ from arc_toolkit.azure.workspace_computes import attached_computes
 from arc_toolkit.errors import ArcError
 from arc_toolkit.kube.instance_type_spec import InstanceTypeSpec, SpecRule, problems
 from arc_toolkit.kube.labels import labels_text, matches, some_names
-from arc_toolkit.kube.nodes import Node, UnusableNode, WhyUnusable
+from arc_toolkit.kube.nodes import SYSTEM_POOL_LABEL, Node, UnusableNode, WhyUnusable
 from arc_toolkit.kube.taints import (
     ANNOTATION,
-    AZUREML_TOLERATIONS,
     SPOT_TAINT,
     Toleration,
     annotate_command,
@@ -44,9 +43,13 @@ from arc_toolkit.text import printable
 
 VOLCANO_CRD = "podgroups.scheduling.volcano.sh"
 ACCELERATOR_LABEL = "kubernetes.azure.com/accelerator"
-MODE_LABEL = "kubernetes.azure.com/mode"
-# The extension's own nodes: https://learn.microsoft.com/azure/machine-learning/reference-kubernetes
-EXTENSION_TOLERATION = Toleration("ml.azure.com/amlarc-system", "true")
+# What the extension's own pods tolerate, and the taint that only jobs do:
+# https://learn.microsoft.com/azure/machine-learning/reference-kubernetes
+EXTENSION_TOLERATIONS = (
+    Toleration("ml.azure.com/amlarc", "true"),
+    Toleration("ml.azure.com/amlarc-system", "true"),
+)
+WORKLOAD_TAINT = "ml.azure.com/amlarc-workload=true:NoSchedule"
 
 CheckState = Literal["ok", "not ok", "cannot tell"]
 
@@ -159,15 +162,13 @@ def _settings(facts: Facts) -> CheckResult:
                 "so no job can be scheduled"
             )
             problems.append((text, "--volcano"))
-    selector = extension.node_selector_of(settings)
-    nodes = [] if isinstance(facts.nodes, UnknownFact) else facts.nodes
-    if (
-        selector
-        and nodes
-        and not any(node.ready and matches(selector, node.labels) for node in nodes)
-    ):
-        text = f"no Ready node has the labels of its nodeSelector ({labels_text(selector)})"
-        problems.append((text, _move(facts) or "--node-selector KEY=VALUE"))
+    selector = facts.extension_selector
+    if excluded := _pools_kept_off(facts):
+        text = (
+            f"its nodeSelector ({labels_text(selector)}) applies to jobs too, "
+            f"so no job can start on pool {', '.join(excluded)}"
+        )
+        problems.append((text, _selector_for_jobs(facts, excluded[0])))
     zero = facts.pools_from_zero
     if zero and not extension.is_on(settings, extension.SKIP_VALIDATION):
         text = (
@@ -345,10 +346,10 @@ def _types_fit(facts: Facts) -> CheckResult:
         problem = next(
             (row for row in problems(item) if row.rule is not SpecRule.REQUEST_LIMIT), None
         )
-        misfit = None if problem else fit_of(InstanceTypeSpec.parse(item), candidates).problem
-        if misfit and misfit.rule is SpecRule.SELECTOR:
+        fit = None if problem else fit_of(InstanceTypeSpec.parse(item), candidates)
+        if fit and fit.state == "no node":
             away.append(_name(item))
-        elif broken := problem or misfit:
+        elif broken := problem or (fit and fit.problem):
             bad.append(f"{_name(item)}: {broken.message}")
     if bad:
         command = "arc-toolkit gen-instance-types --from-cluster --check"
@@ -393,33 +394,65 @@ def _placement(facts: Facts) -> CheckResult:
     text = next(iter(defeated.values()))
     text += f" (and on {len(defeated) - 1} more nodes)" if len(defeated) > 1 else ""
     pools = {node.pool for node in require_fact(facts.nodes) if node.name in defeated}
-    move = _move(facts, avoid=pools)
-    return not_ok(text, extension_command(f"update {move}") if move else None)
+    return not_ok(text, _taint_pool(facts, pools))
 
 
-def _move(facts: Facts, avoid: Collection[str] = ()) -> str | None:
-    """Options that put the extension's own pods onto another pool, system pools first.
+def _taint_pool(facts: Facts, pools: Collection[str]) -> FixCommand | None:
+    """The taint that keeps the extension's own pods, and not jobs, off a pool.
 
-    A key of its nodeSelector can be changed and not be removed, so each gets the value of the new
-    pool.
+    Not a nodeSelector of the extension: that would keep the jobs off too. Some other pool has to
+    take the pods.
     """
-    selector = extension.node_selector_of(facts.settings)
-    nodes = [
-        node
-        for node in require_fact(facts.nodes)
-        if node.ready and node.os == "linux" and node.pool not in avoid
-    ]
-    nodes = [
+    nodes = [node for node in require_fact(facts.nodes) if node.ready and node.os == "linux"]
+    room = [
         node
         for node in nodes
-        if not untolerated_taint(node.taints, (*AZUREML_TOLERATIONS, EXTENSION_TOLERATION))
+        if node.pool not in pools
+        and matches(facts.extension_selector, node.labels)
+        and not untolerated_taint(node.taints, EXTENSION_TOLERATIONS)
     ]
-    for node in sorted(nodes, key=lambda node: node.labels.get(MODE_LABEL) != "system"):
-        labels = dict([node.pool_label] if node.pool_label else ())
-        pairs = {key: node.labels.get(key, "") for key in selector} or labels
-        if pairs and all(pairs.values()) and pairs != selector:
-            return " ".join(f"--node-selector {key}={value}" for key, value in pairs.items())
-    return None
+    pool = next(iter(sorted(pools)), "")
+    if not room or not pool:
+        return None
+    cluster = facts.cluster or Cluster("", "GROUP", "CLUSTER")
+    command = (
+        f"az aks nodepool update --cluster-name {cluster.name} "
+        f"--resource-group {cluster.resource_group} --name {pool} "
+        f"--node-taints {WORKLOAD_TAINT} "
+        f"&& kubectl rollout restart deployment --namespace {extension.RELEASE_NAMESPACE}"
+    )
+    return FixCommand(command, TargetOptions.NONE)
+
+
+def _pools_kept_off(facts: Facts) -> list[str]:
+    """Pools that the extension's nodeSelector excludes, if it leaves jobs only system pools.
+
+    A selector that leaves one pool for jobs may be meant.
+    """
+    pools = facts.labels_of_pools()
+    selector = facts.extension_selector
+    excluded = [name for name, labels in pools.items() if _contradicts(selector, labels)]
+    selected = [labels for name, labels in pools.items() if name not in excluded]
+    if any(labels.get(SYSTEM_POOL_LABEL[0]) != SYSTEM_POOL_LABEL[1] for labels in selected):
+        return []
+    for_jobs = [
+        name for name in excluded if pools[name].get(SYSTEM_POOL_LABEL[0]) != SYSTEM_POOL_LABEL[1]
+    ]
+    return for_jobs if selected else for_jobs or excluded
+
+
+def _contradicts(selector: Mapping[str, str], labels: Mapping[str, str]) -> bool:
+    return any(key in labels and labels[key] != value for key, value in selector.items())
+
+
+def _selector_for_jobs(facts: Facts, pool: str) -> str:
+    """Options that give each key of the extension's nodeSelector the value of that pool.
+
+    A key can be changed and not be removed.
+    """
+    labels = facts.labels_of_pools()[pool]
+    pairs = {key: labels.get(key, "VALUE") for key in facts.extension_selector}
+    return " ".join(f"--node-selector {key}={value}" for key, value in pairs.items())
 
 
 def _spot_nodes(facts: Facts) -> CheckResult:

@@ -12,7 +12,14 @@ from arc_toolkit.azure.session import AzureUnavailable, Session
 from arc_toolkit.azure.workspace_computes import attached_computes, list_computes
 from arc_toolkit.cluster.failures import NotFound, Unreachable
 from arc_toolkit.errors import ArcError
-from arc_toolkit.kube.nodes import Node, UnusableNode, parse_nodes
+from arc_toolkit.kube.nodes import (
+    AKS_POOL_LABELS,
+    SIZE_LABELS,
+    SYSTEM_POOL_LABEL,
+    Node,
+    UnusableNode,
+    parse_nodes,
+)
 from arc_toolkit.kube.taints import SPOT_KEY, Toleration, annotated_tolerations
 from arc_toolkit.sizing.fits import Candidate
 from arc_toolkit.sizing.node_selection import DaemonSets, size_nodes
@@ -93,6 +100,11 @@ class Facts:
         """Those by the setting of the extension."""
         return list(extension.tolerations_of(self.settings).values())
 
+    @property
+    def extension_selector(self) -> dict[str, str]:
+        """The labels that the extension, and so every job, asks of a node."""
+        return extension.node_selector_of(self.settings)
+
     def usable(self) -> tuple[list[Node], list[UnusableNode]]:
         """The nodes that jobs can use, and the others."""
         rows = self._size_nodes({})
@@ -105,9 +117,15 @@ class Facts:
         return self._size_nodes(require_fact(self.occupants))
 
     def _size_nodes(self, occupants: Mapping[str, list[Occupant]]) -> list[Candidate]:
-        nodes = require_fact(self.nodes)
+        selector = self.extension_selector
         return size_nodes(
-            nodes, occupants, Assumptions(), DaemonSets(()), tolerations=self.tolerations
+            require_fact(self.nodes),
+            occupants,
+            Assumptions(),
+            DaemonSets(()),
+            tolerations=self.tolerations,
+            # Without Azure, the extension's own pods show its selector.
+            selector_of_extension=None if isinstance(self.extension, UnknownFact) else selector,
         )
 
     @property
@@ -118,6 +136,27 @@ class Facts:
     @property
     def pools(self) -> list[Mapping[str, Any]]:
         return pools_of(self.resource)
+
+    def labels_of_pools(self) -> dict[str, dict[str, str]]:
+        """By pool, the labels that its nodes have, or would have: of a pool at zero those that AKS
+        gives to every node.
+
+        https://learn.microsoft.com/azure/aks/use-labels
+        """
+        pools: dict[str, dict[str, str]] = {}
+        for profile in self.pools:
+            if profile.get("osType", "Linux") == "Linux":
+                name = str(profile.get("name"))
+                pools[name] = {
+                    **dict.fromkeys(AKS_POOL_LABELS, name),
+                    SYSTEM_POOL_LABEL[0]: str(profile.get("mode") or "User").lower(),
+                    SIZE_LABELS[0]: str(profile.get("vmSize") or ""),
+                    **(profile.get("nodeLabels") or {}),
+                }
+        for node in () if isinstance(self.nodes, UnknownFact) else self.nodes:
+            if node.os == "linux":
+                pools[node.pool] = {**pools.get(node.pool, {}), **node.labels}
+        return pools
 
     @property
     def compute_namespaces(self) -> list[str] | UnknownFact:

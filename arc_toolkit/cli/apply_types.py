@@ -20,6 +20,8 @@ in the cluster:
   --apply               apply the types, server-side, as arc-toolkit
   --dry-run             with --apply: the server reports what it would do
   --force-conflicts     take over fields that another manager owns
+  --repoint NAME ...    with --apply: give this name to the nodes of this run, even if the type in the
+                        cluster is for other hardware
   --prune               with --apply: delete types of arc-toolkit that this run replaces, after
                         asking
   -y, --yes             accept types that may run on nodes they were not sized for; with --prune: do
@@ -34,7 +36,7 @@ def check_options(args: argparse.Namespace) -> None:
         raise ArcError(
             "--from-cluster reads nodes and pods by itself: leave out --sku, --nodes and --pods"
         )
-    for option in ("dry_run", "force_conflicts", "prune"):
+    for option in ("dry_run", "force_conflicts", "prune", "repoint"):
         if getattr(args, option) and not args.apply:
             raise ArcError(f"--{option.replace('_', '-')} goes with --apply")
     if args.check is not None and args.apply:

@@ -42,7 +42,8 @@ settings:
   --[no-]skip-resource-validation
                         for pools that scale from zero nodes: {extension.SKIP_VALIDATION}
   --node-selector KEY=VALUE ...
-                        put the extension's own pods on nodes with this label; repeat for more
+                        run the extension and ALL jobs only on nodes with this label; repeat for
+                        more. An update can change a label and not remove it
   --spot                let job pods go to AKS spot pools: tolerate {extension.SPOT_TOLERATION}
                         by the setting {extension.TOLERATION}, which is UNDOCUMENTED
   --toleration TAINT ...
@@ -167,6 +168,6 @@ def _show_plan(plan: extension.ExtensionPlan, console: Console, *, updating: boo
         console.note(printable(f"  {change}"))
     if updating and any(change.key.startswith(_TOUCHES_JOBS) for change in plan.changes):
         console.warn(
-            "this affects running jobs; an update can change or add a node selector but not remove "
-            "one"
+            "this affects running jobs: a node selector of the extension applies to every job, "
+            "and an update can change or add one but not remove it"
         )

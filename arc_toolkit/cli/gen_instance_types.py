@@ -88,10 +88,10 @@ def run(args: argparse.Namespace, console: Console) -> int:
     present: dict[str, dict[str, Any]] = {}
     ours: dict[str, dict[str, Any]] = {}
     if client and args.apply:
-        from arc_toolkit.cluster import live_types, outdated_types
+        from arc_toolkit.cluster import live_types
 
         present = live_types.read(client)
-        ours = {name: item for name, item in present.items() if outdated_types.is_ours(item)}
+        ours = {name: item for name, item in present.items() if live_types.is_ours(item)}
     choices = GenerateOptions(
         template=args.name_template,
         selector=args.node_selector,
@@ -101,6 +101,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
         tolerations=selection.tolerations,
         anywhere=args.yes,
         present=ours,
+        repoint=args.repoint,
     )
     types, refused, notes = generate(
         selection.groups, requests or [Share(1)], selection.assumptions, choices

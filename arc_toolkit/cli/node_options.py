@@ -12,6 +12,7 @@ from arc_toolkit.cli.console import Console
 from arc_toolkit.cli.option_table import add_options
 from arc_toolkit.errors import ArcError
 from arc_toolkit.file_io import collector_paused
+from arc_toolkit.kube.labels import parse_labels
 from arc_toolkit.kube.quantities import QuantityError, bytes_requested, cpu_requested
 from arc_toolkit.kube.raw import items_of
 from arc_toolkit.kube.taints import Toleration
@@ -40,7 +41,7 @@ which nodes:
   --nodes FILE          saved `kubectl get nodes -o json`; - for standard input
   --group-by {{size,pool}} [size]    nodes that share a type
   --tolerate KEY[=VALUE] ...    a taint that your jobs tolerate (spot pools)
-  --architecture {{amd64,arm64}} [amd64]    architecture of the nodes
+  --architecture {{amd64,arm64}}    architecture of the nodes (default: amd64, or that of --sku)
 reservations of a node (what a node reports wins over these):
   --kubernetes-version X.Y      for --sku (default: {DEFAULT_VERSION})
   --max-pods N          for --sku (default: depends on the network plugin)
@@ -57,6 +58,8 @@ pods already running on the nodes:
                         for nothing (default without --pods: {" and ".join(DEFAULT_DAEMONSETS)})
   --extension-namespace NAME [{occupants.EXTENSION_NAMESPACE}]
                         namespace of the extension; its pod that holds the reservation counts once
+  --extension-selector KEY=VALUE    nodeSelector of the extension, which applies to jobs too; more
+                        with commas (default: what its pods have, with --pods or --from-cluster)
   --reserve 5%|QUANTITY         reservation of the extension (default: 5%)
 """
 
@@ -122,7 +125,14 @@ def collect(args: argparse.Namespace) -> Selection | None:
         tolerations_of(args)  # VM sizes have no taints, but a mistake is a mistake
         names = [name for names in args.sku for name in names]
         plugin = "" if args.max_pods else args.network_plugin
-        return select_sizes(names, assumptions, daemonsets_of(args), network_plugin=plugin)
+        selection = select_sizes(names, assumptions, daemonsets_of(args), network_plugin=plugin)
+        for group in selection.groups:
+            architecture = group.members[0].architecture
+            if args.architecture not in (None, architecture):
+                raise ArcError(
+                    f"--architecture {args.architecture}: {group.size} is {architecture}"
+                )
+        return selection
     if args.nodes:
         with collector_paused():
             nodes = items_of(inputs.load(args.nodes), "Node", args.nodes)
@@ -148,8 +158,9 @@ def select(
         source=source,
         place=where,
         tolerations=tolerations_of(args),
-        architecture=args.architecture,
+        architecture=args.architecture or "amd64",
         by_pool=args.group_by == "pool",
+        selector_of_extension=extension_selector_of(args),
     )
     # Options that count only if a node does not say it itself.
     names = [
@@ -171,6 +182,16 @@ def daemonsets_of(args: argparse.Namespace, *, counted: bool = False) -> DaemonS
         if name.endswith((".yaml", ".yml", ".json")) or os.sep in name
     }
     return DaemonSets(tuple(names), files)
+
+
+def extension_selector_of(args: argparse.Namespace) -> dict[str, str] | None:
+    """That of --extension-selector; None if its pods are to show it."""
+    if args.extension_selector is None:
+        return None
+    labels = parse_labels(args.extension_selector)
+    if labels is None:
+        raise ArcError(f"--extension-selector {args.extension_selector}: write KEY=VALUE")
+    return dict(labels)
 
 
 def tolerations_of(args: argparse.Namespace) -> list[Toleration]:

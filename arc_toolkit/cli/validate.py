@@ -28,6 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_options(parser, "  paths PATH +    YAML files or folders of them; - for standard input")
     node_options.add_node_options(parser)
     add_report_options(parser)
+    add_options(parser, "  --strict    notes count as findings: exit 1")
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
@@ -45,7 +46,12 @@ def run(args: argparse.Namespace, console: Console) -> int:
             f"no InstanceType in {', '.join(args.paths)}: use kind InstanceType or InstanceTypeList"
         )
     report = RunReport(
-        "validate", args.format, RULES, exit_zero=args.exit_zero, subject="instance type"
+        "validate",
+        args.format,
+        RULES,
+        exit_zero=args.exit_zero,
+        strict=args.strict,
+        subject="instance type",
     )
     report.extra["types"] = count
     reporter = Reporter(report, console)

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from arc_toolkit.cluster.client import Client, Conflict
+from arc_toolkit.cluster.client import FIELD_MANAGER, Client, Conflict
 from arc_toolkit.cluster.failures import INSTANCE_TYPES
-from arc_toolkit.kube.instance_type_spec import API_VERSION, KIND
+from arc_toolkit.kube.instance_type_spec import API_VERSION, KIND, MANAGED_BY, PREFIX
 from arc_toolkit.kube.raw import Json, mapping
 
 Action = Literal[
@@ -32,6 +32,8 @@ Action = Literal[
     "not sent",
 ]
 ObjectPath = tuple[str, ...]
+
+ADOPTED = PREFIX + "adopted"
 
 # What is left to do by hand: the type is not what this run generated.
 UNSOLVED: tuple[Action, ...] = ("conflict", "differs")
@@ -97,6 +99,9 @@ def _apply(
     client: Client, manifest: Json, before: Json | None, *, force: bool, dry_run: bool
 ) -> ApplyResult:
     name = manifest["metadata"]["name"]
+    taken_over = before is not None and not is_ours(before)
+    if before is not None and (taken_over or is_adopted(before)):
+        manifest = _as_adopted(manifest)
     applied = client.apply(path_of(name), manifest, force=force, dry_run=dry_run)
     stored = applied.object
     if force and (leftovers := _leftovers(stored, manifest)):
@@ -114,7 +119,31 @@ def _apply(
         return ApplyResult(name, "created")
     if before and _content(stored) == _content(before):
         return ApplyResult(name, "unchanged")
-    return ApplyResult(name, "configured", _changes(before or {}, stored))
+    changes = _changes(before or {}, stored)
+    if taken_over:
+        changes = f"taken over, written by hand before: --prune does not delete it; {changes}"
+    return ApplyResult(name, "configured", changes)
+
+
+def is_ours(item: Json) -> bool:
+    """Whether arc-toolkit applied it; a type that somebody wrote and we took over is ours too."""
+    metadata = item["metadata"]
+    applied = [
+        row for row in metadata.get("managedFields") or () if row.get("operation") == "Apply"
+    ]
+    ours = any(row.get("manager") == FIELD_MANAGER for row in applied)
+    return ours and (metadata.get("labels") or {}).get(MANAGED_BY) == "arc-toolkit"
+
+
+def is_adopted(item: Json) -> bool:
+    """Whether it was written by hand before arc-toolkit took it over."""
+    return ADOPTED in (item["metadata"].get("annotations") or {})
+
+
+def _as_adopted(manifest: Json) -> Json:
+    metadata = manifest["metadata"]
+    annotations = {**(metadata.get("annotations") or {}), ADOPTED: "true"}
+    return {**manifest, "metadata": {**metadata, "annotations": annotations}}
 
 
 # --- what is there, against what was asked for ----------------------------------------------------

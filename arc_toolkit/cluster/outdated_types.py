@@ -11,15 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from arc_toolkit.cluster.client import FIELD_MANAGER, Client, Conflict
+from arc_toolkit.cluster.client import Client, Conflict
 from arc_toolkit.cluster.failures import Unreachable
-from arc_toolkit.cluster.live_types import ApplyResult, apply, path_of
+from arc_toolkit.cluster.live_types import ApplyResult, apply, is_adopted, is_ours, path_of
 from arc_toolkit.errors import ArcError
-from arc_toolkit.kube.instance_type_spec import selector_of
+from arc_toolkit.kube.instance_type_spec import PREFIX, selector_of
 from arc_toolkit.kube.labels import matches, some_names
 from arc_toolkit.kube.nodes import Node, UnusableNode
 from arc_toolkit.kube.raw import Json, mapping
-from arc_toolkit.sizing.instance_types import MANAGED_BY, PREFIX
 from arc_toolkit.sizing.node_selection import Selection
 from arc_toolkit.sizing.shares import NodeGroup
 
@@ -60,7 +59,9 @@ def outdated_types(
     for name, item in sorted(present.items()):
         if name in generated or not is_ours(item):
             continue
-        if _annotation(item, "source") not in sources:
+        if is_adopted(item):
+            keep.append((item, "it was written by hand before arc-toolkit took it over"))
+        elif _annotation(item, "source") not in sources:
             source = _annotation(item, "source") or "an unknown source"
             keep.append((item, f"made from {source}, not {' or '.join(sources)}"))
         elif reason := _why_not_replaced(item, nodes, sizes):
@@ -167,15 +168,6 @@ def _gpus_missing(item: Json, nodes: Sequence[SeenNode]) -> str | None:
                 "is the device plugin healthy?"
             )
     return None
-
-
-def is_ours(item: Json) -> bool:
-    metadata = item["metadata"]
-    applied = [
-        row for row in metadata.get("managedFields") or () if row.get("operation") == "Apply"
-    ]
-    ours = any(row.get("manager") == FIELD_MANAGER for row in applied)
-    return ours and (metadata.get("labels") or {}).get(MANAGED_BY) == "arc-toolkit"
 
 
 def _sizes(item: Json) -> list[str]:

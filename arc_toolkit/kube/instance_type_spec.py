@@ -31,6 +31,7 @@ KIND = "InstanceType"
 LIST_KIND = "InstanceTypeList"
 # How our annotations begin: they say what a type was made for.
 PREFIX = "arc-toolkit.io/"
+MANAGED_BY = "app.kubernetes.io/managed-by"
 # Everything that a spec may have.
 SPEC_KEYS = ("nodeSelector", "resources")
 SECTIONS = ("requests", "limits")
@@ -201,9 +202,7 @@ def problems(manifest: Mapping[str, Any], *, implied: bool = False) -> Iterator[
                 SpecRule.ABOVE_LIMIT, message, ("spec", "resources", "requests", name)
             )
         elif request and limit and parse(request) != parse(limit):
-            message = (
-                f"{name} request {request} is not its limit {limit}: training jobs need both equal"
-            )
+            message = f"{name} request {request} is not its limit {limit}: a job may get less than the limit"
             yield SpecProblem(
                 SpecRule.REQUEST_LIMIT, message, ("spec", "resources", "requests", name)
             )
@@ -252,7 +251,11 @@ def _key_problems(
     yield from _unknown_keys(
         {key: None for key in spec if key not in SECTIONS}, SPEC_KEYS, ("spec",)
     )
-    for key, value in mapping(spec.get("nodeSelector")).items():
+    selector = spec.get("nodeSelector")
+    if selector is not None and not isinstance(selector, dict):
+        message = "nodeSelector must be a map of labels: write KEY: VALUE below it"
+        yield SpecProblem(SpecRule.SELECTOR, message, ("spec", "nodeSelector"), fatal=True)
+    for key, value in mapping(selector).items():
         if type(value) is not str:
             message = f'nodeSelector.{key} must be a string: write "{value}"'
             yield SpecProblem(SpecRule.SELECTOR, message, ("spec", "nodeSelector", key))

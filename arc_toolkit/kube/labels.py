@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 # page on instance types states the same rule (lower-case RFC 1123) and no other limit, so the 63
 # characters of a label value do not apply.
 MAX_NAME = 253
+NO_LABELS: Mapping[str, str] = {}
 _PART = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
 _NAME = re.compile(rf"{_PART}(?:\.{_PART})*", re.ASCII)
 # https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/
@@ -42,6 +43,13 @@ def parse_label(text: str) -> tuple[str, str] | None:
     """`KEY=VALUE` as key and value; None where it is not a label. A value may be empty."""
     key, equals, value = text.partition("=")
     return (key, value) if equals and is_label(key, value) else None
+
+
+def parse_labels(text: str) -> tuple[tuple[str, str], ...] | None:
+    """`KEY=VALUE`, or several of them with commas; None where one is not a label."""
+    labels = [parse_label(part) for part in text.split(",")]
+    valid = tuple(label for label in labels if label)
+    return valid if len(valid) == len(labels) else None
 
 
 def is_label(key: str, value: str) -> bool:

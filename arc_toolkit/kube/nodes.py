@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
 
+from arc_toolkit.kube.labels import NO_LABELS, labels_text, matches
 from arc_toolkit.kube.quantities import (
     QuantityError,
     bytes_offered,
@@ -27,15 +28,18 @@ SIZE_LABELS = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-
 # k3s and RKE2 write these on every machine: k3s, pkg/cloudprovider/instances.go.
 NOT_SIZES = ("k3s", "rke2")
 # Karpenter first: node auto-provisioning has one agent pool for all node pools; AKS, EKS, GKE.
+AKS_POOL_LABELS = ("kubernetes.azure.com/agentpool", "agentpool")
 POOL_LABELS = (
     "karpenter.sh/nodepool",
-    "kubernetes.azure.com/agentpool",
-    "agentpool",
+    *AKS_POOL_LABELS,
     "eks.amazonaws.com/nodegroup",
     "cloud.google.com/gke-nodepool",
 )
 # Nodes of Azure Container Instances and other virtual-kubelets, which are not machines.
 VIRTUAL_LABEL = ("type", "virtual-kubelet")
+# Every node has them: https://kubernetes.io/docs/reference/labels-annotations-taints/
+PLATFORM_LABELS = ("kubernetes.io/arch", "kubernetes.io/os")
+SYSTEM_POOL_LABEL = ("kubernetes.azure.com/mode", "system")
 CONTROL_PLANE_LABELS = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 _CONDITION = ("type", "status", "reason", "message", "lastTransitionTime")
 _TAINT = ("key", "value", "effect", "timeAdded")
@@ -123,6 +127,11 @@ class Node:
         return any(label in self.labels for label in CONTROL_PLANE_LABELS)
 
     @property
+    def system_pool(self) -> bool:
+        """Whether it is of a pool that AKS keeps for system pods, though it may take others."""
+        return self.labels.get(SYSTEM_POOL_LABEL[0]) == SYSTEM_POOL_LABEL[1]
+
+    @property
     def spot(self) -> bool:
         """Whether it is of a spot pool."""
         return self.labels.get(SPOT_KEY) == "spot" or any(
@@ -208,6 +217,8 @@ class WhyUnusable(Enum):
     VIRTUAL = "virtual node"
     OPERATING_SYSTEM = "operating system"
     ARCHITECTURE = "architecture"
+    EXTENSION_SELECTOR = "outside of the extension's nodeSelector"
+    SYSTEM_POOL = "system pool, and other nodes are for jobs"
     JOINING = "no capacity yet"
     DAMAGED = "damaged"
     NOT_READY = "NotReady"
@@ -225,7 +236,7 @@ class WhyUnusable(Enum):
     @property
     def keeps_jobs_off(self) -> bool:
         """Whether no job runs there. A node with a broken GPU takes jobs, but is not sized for."""
-        return self not in (WhyUnusable.FEWER_GPUS, WhyUnusable.FULL, WhyUnusable.BESIDE_WORKERS)
+        return self not in _NOT_SIZED_FOR
 
 
 _LASTING = (
@@ -234,7 +245,15 @@ _LASTING = (
     WhyUnusable.VIRTUAL,
     WhyUnusable.OPERATING_SYSTEM,
     WhyUnusable.ARCHITECTURE,
+    WhyUnusable.EXTENSION_SELECTOR,
+    WhyUnusable.SYSTEM_POOL,
     WhyUnusable.TAINT,
+)
+_NOT_SIZED_FOR = (
+    WhyUnusable.FEWER_GPUS,
+    WhyUnusable.FULL,
+    WhyUnusable.BESIDE_WORKERS,
+    WhyUnusable.SYSTEM_POOL,
 )
 
 
@@ -252,9 +271,17 @@ class UnusableNode:
 
 
 def unusable(
-    node: Node, tolerations: Iterable[Toleration] = (), architecture: str = "amd64"
+    node: Node,
+    tolerations: Iterable[Toleration] = (),
+    architecture: str = "amd64",
+    extension_selector: Mapping[str, str] = NO_LABELS,
 ) -> UnusableNode | None:
-    """Why AzureML's jobs cannot use this node now; None if they can."""
+    """Why AzureML's jobs cannot use this node now; None if they can.
+
+    The nodeSelector of the extension applies to every job too: a job runs where that and the
+    selector of its type match.
+    https://learn.microsoft.com/azure/machine-learning/how-to-manage-kubernetes-instance-types
+    """
     reason, brief, explanation = None, "", ""
     taint = untolerated_taint(node.taints, (*AZUREML_TOLERATIONS, *tolerations))
     if node.control_plane and taint:  # without a taint the scheduler takes it for any other node
@@ -268,6 +295,10 @@ def unusable(
             WhyUnusable.ARCHITECTURE,
             f"architecture {node.architecture}, not {architecture}",
         )
+    elif not matches(extension_selector, node.labels):
+        reason = WhyUnusable.EXTENSION_SELECTOR
+        brief = f"{reason.value} ({labels_text(extension_selector)})"
+        explanation = ", which applies to jobs too"
     elif node.defect:
         reason = WhyUnusable.JOINING if node.defect is Defect.NO_CAPACITY else WhyUnusable.DAMAGED
         brief = node.defect.value

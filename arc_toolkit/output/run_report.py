@@ -119,6 +119,7 @@ class RunReport:
         mode: Mode = Mode.REPORT,
         *,
         exit_zero: bool = False,
+        strict: bool = False,
         # What is counted: files, unless the command counts parts of them.
         subject: str = "file",
         # Rules that are settings. Their warning says that a requested value could not be set, unless
@@ -127,6 +128,7 @@ class RunReport:
     ) -> None:
         self._command, self.form, self._rules, self.mode = command, form, rules, mode
         self._exit_zero, self._subject, self._settings = exit_zero, subject, settings
+        self._failing = ("error", "warning", "note") if strict else ("error", "warning")
         self._counts: Counter[str | Status] = Counter()
         self._findings: list[ReportedFinding] = []
         self._files: list[dict[str, Any]] = []
@@ -226,7 +228,8 @@ class RunReport:
     def exit_code(self) -> int:
         if self._problems or self._counts[Status.REFUSED] or self._counts["not set"]:
             return USAGE
-        bad = self._counts["error"] + self._counts["warning"] if self.mode is Mode.REPORT else 0
+        counted = self._failing if self.mode is Mode.REPORT else ()
+        bad = sum(self._counts[severity] for severity in counted)
         if self.mode is Mode.CHECK:
             bad = self._counts[Status.WOULD_CHANGE]
         return FOUND if bad and not self._exit_zero else OK

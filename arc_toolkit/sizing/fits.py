@@ -14,7 +14,7 @@ from typing import Any, Literal
 from arc_toolkit.errors import ArcError
 from arc_toolkit.kube.instance_type_spec import PREFIX, InstanceTypeSpec, SpecProblem, SpecRule
 from arc_toolkit.kube.labels import labels_text, matches
-from arc_toolkit.kube.nodes import POOL_LABELS, SIZE_LABELS, Node, UnusableNode
+from arc_toolkit.kube.nodes import POOL_LABELS, SIZE_LABELS, Node, UnusableNode, WhyUnusable
 from arc_toolkit.kube.quantities import MI, cpu_text, memory_text
 from arc_toolkit.sizing.schedulable import Schedulable
 from arc_toolkit.sizing.shares import Amounts, Share, shortfall
@@ -87,7 +87,12 @@ def fit_of(spec: InstanceTypeSpec, candidates: Sequence[Candidate], name: str = 
     able = [row for row in selected if row.takes_jobs]
     if not able:
         problem = SpecProblem(SpecRule.SELECTOR, _why_no_node(spec.selector, selected, candidates))
-        return Fit(name, "no node", problem.message, spec, expected_per_node, problem=problem)
+        # Other reasons pass, and a pool may be at zero; that selector stays.
+        reasons = {row.unusable.reason for row in selected if row.unusable}
+        state: FitState = (
+            "does not fit" if reasons == {WhyUnusable.EXTENSION_SELECTOR} else "no node"
+        )
+        return Fit(name, state, problem.message, spec, expected_per_node, problem=problem)
     counts = tuple(row.schedulable.how_many_of(spec)[0] for row in able)
     # A node with a broken GPU, or with GPUs divided in another way, says nothing about whether the
     # type has become too large.

@@ -6,13 +6,13 @@ https://learn.microsoft.com/azure/machine-learning/how-to-manage-kubernetes-inst
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from arc_toolkit import __version__
 from arc_toolkit.errors import ArcError
-from arc_toolkit.kube.instance_type_spec import API_VERSION, KIND, LIST_KIND
+from arc_toolkit.kube.instance_type_spec import API_VERSION, KIND, LIST_KIND, MANAGED_BY
 from arc_toolkit.kube.instance_type_spec import PREFIX as PREFIX
 from arc_toolkit.kube.labels import matches, some_names
 from arc_toolkit.kube.nodes import Node
@@ -46,8 +46,6 @@ from arc_toolkit.sizing.type_names import (
     unique_names,
 )
 
-MANAGED_BY = "app.kubernetes.io/managed-by"
-
 
 @dataclass(frozen=True, slots=True)
 class InstanceType:
@@ -65,6 +63,7 @@ class InstanceType:
     description: str
     reserve: str
     parts: int = 1
+    asked_selector: str = ""  # of --node-selector
 
     @property
     def cpu(self) -> str:
@@ -99,6 +98,9 @@ class InstanceType:
             "version": __version__,
             "source": self.group.source,
             "size": self.group.size,
+            "architecture": ",".join(sorted({node.architecture for node in self.group.members})),
+            "priority": "spot" if self.group.spot else "",
+            "node-selector": self.asked_selector,
             "kubernetes-version": schedulable.version,
             "max-pods": str(schedulable.max_pods),
             "share" if isinstance(self.request, Share) else "asked-size": str(self.request or ""),
@@ -154,7 +156,7 @@ class GenerateOptions:
 
     `nodes` are all nodes of the cluster, those left out included; `anywhere` accepts types that may
     run on some of these. `present` are the types that this tool made in the cluster, by name: they
-    keep their names.
+    keep their names, but for those of `repoint`, which may be given to other nodes.
     """
 
     template: str = DEFAULT_TEMPLATE
@@ -165,6 +167,7 @@ class GenerateOptions:
     tolerations: Sequence[Toleration] = ()
     anywhere: bool = False
     present: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    repoint: Collection[str] = ()
 
 
 def generate(
@@ -196,20 +199,26 @@ def generate(
             except DoesNotFit as error:
                 refused.append(str(error))
                 continue
-            name, description = (
-                make_name(options.template, group, request, portion),
-                f"{request} of {group.title}",
-            )
+            name = make_name(options.template, group, request, portion)
+            if group.spot and not options.merge:
+                name += "-spot"
             types.append(
                 InstanceType(
-                    name, portion, (), group, request, description, str(assumptions.reserve)
+                    name,
+                    portion,
+                    (),
+                    group,
+                    request,
+                    f"{request} of {group.title}",
+                    str(assumptions.reserve),
+                    asked_selector="" if explicit is None else options.selector,
                 )
             )
     if not types:
         raise ArcError(refused[0] if refused else "there are no nodes to make instance types for")
     types = _merge_by_name(types) if options.merge else types
     placed = [_with_selector(entry, explicit, options) for entry in types]
-    types, notes = unique_names([entry for entry, _ in placed], options.present)
+    types, notes = unique_names([entry for entry, _ in placed], options.present, options.repoint)
     return types, refused, notes + [note for _, note in placed if note]
 
 
@@ -243,6 +252,11 @@ def _with_selector(
         better = tighten(selector, members, wrong)
         if better is not None and explicit is None:
             selector, wrong = better, others(better)
+    if explicit is None and not entry.group.spot and entry.parts == 1:
+        spot = [
+            node for node in options.nodes if node.spot and matches(dict(selector), node.labels)
+        ]
+        selector = tighten(selector, members, spot) or selector
     if not wrong:
         anywhere = explicit is None and not selector and entry.group.source != "sku"
         note = (

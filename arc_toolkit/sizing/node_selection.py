@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,10 +18,15 @@ from arc_toolkit.kube.nodes import (
     unusable,
 )
 from arc_toolkit.kube.quantities import MI
-from arc_toolkit.kube.taints import Toleration
+from arc_toolkit.kube.taints import SPOT_KEY, Toleration
 from arc_toolkit.sizing import vm_sizes
 from arc_toolkit.sizing.fits import Candidate
-from arc_toolkit.sizing.occupants import Occupant, occupants_by_node, profile
+from arc_toolkit.sizing.occupants import (
+    Occupant,
+    extension_selector,
+    occupants_by_node,
+    profile,
+)
 from arc_toolkit.sizing.reservations import Version
 from arc_toolkit.sizing.schedulable import (
     Assumptions,
@@ -115,13 +120,20 @@ def select_nodes(
     tolerations: Iterable[Toleration] = (),
     architecture: str = "amd64",
     by_pool: bool = False,
+    selector_of_extension: Mapping[str, str] | None = None,
 ) -> Selection:
     """Groups from raw Node and Pod objects, saved or live."""
     tolerated = tuple(tolerations)
     nodes = parse_nodes(node_items)
     pods = occupants_by_node(pod_items) if pod_items is not None else {}
     candidates = size_nodes(
-        nodes, pods, assumptions, daemonsets, tolerations=tolerated, architecture=architecture
+        nodes,
+        pods,
+        assumptions,
+        daemonsets,
+        tolerations=tolerated,
+        architecture=architecture,
+        selector_of_extension=selector_of_extension,
     )
     groups = group_nodes(candidates, source=source, by_pool=by_pool)
     refused = [row.unusable for row in candidates if row.unusable]
@@ -167,10 +179,18 @@ def size_nodes(
     *,
     tolerations: Iterable[Toleration] = (),
     architecture: str = "amd64",
+    selector_of_extension: Mapping[str, str] | None = None,
 ) -> list[Candidate]:
-    """What each node can give, and why jobs cannot use it or types are not sized for it."""
+    """What each node can give, and why jobs cannot use it or types are not sized for it.
+
+    Without `selector_of_extension`, the extension's own pods show which nodes it allows.
+    """
     tolerated = list(tolerations)
-    refused = {node.name: unusable(node, tolerated, architecture) for node in nodes}
+    if selector_of_extension is None:
+        selector_of_extension = extension_selector(occupants, assumptions.extension_namespace)
+    refused = {
+        node.name: unusable(node, tolerated, architecture, selector_of_extension) for node in nodes
+    }
     # Devices that a usable node of that size and kinds shows, anywhere ("") and in a pool.
     most: dict[tuple[str, tuple[str, ...], str], int] = {}
     for node in nodes:
@@ -189,16 +209,19 @@ def size_nodes(
         if reason is None:
             reason = _fewer_gpus(node, most) or _full(node, sized)
         candidates.append(Candidate(node, sized, reason))
-    return _exclude_control_plane(candidates)
+    candidates = _exclude(candidates, lambda node: node.control_plane, WhyUnusable.BESIDE_WORKERS)
+    return _exclude(candidates, lambda node: node.system_pool, WhyUnusable.SYSTEM_POOL)
 
 
-def _exclude_control_plane(candidates: list[Candidate]) -> list[Candidate]:
-    """No types for control plane nodes without a taint (k3s, OpenShift), if there are others."""
+def _exclude(
+    candidates: list[Candidate], excludes: Callable[[Node], bool], reason: WhyUnusable
+) -> list[Candidate]:
+    """No types for some nodes, if there are others: a control plane without a taint (k3s,
+    OpenShift), or a system pool, where CoreDNS and its kin take a part of a whole-node type."""
     usable = [row for row in candidates if row.unusable is None]
-    if all(row.node.control_plane for row in usable):
+    left_out = [row.node.name for row in usable if excludes(row.node)]
+    if len(left_out) == len(usable):
         return candidates
-    left_out = [row.node.name for row in usable if row.node.control_plane]
-    reason = WhyUnusable.BESIDE_WORKERS
     return [
         replace(row, unusable=UnusableNode(row.node, reason, reason.value))
         if row.node.name in left_out
@@ -246,12 +269,13 @@ def group_nodes(candidates: Iterable[Candidate], *, source: str, by_pool: bool) 
     """Usable nodes by size label (and pool, if asked), as a nodeSelector selects them.
 
     Nodes of one size with devices of different kinds (MIG on some of them) are apart: each type
-    asks for one kind.
+    asks for one kind. So are spot nodes: a job that must not be evicted has its own type.
     """
     by_labels: dict[tuple[tuple[tuple[str, str], ...], tuple[str, ...], int], list[Candidate]] = {}
     for row in candidates:
         if row.unusable is None:
             labels = [row.node.size_label] + ([row.node.pool_label] if by_pool else [])
+            labels += [(SPOT_KEY, "spot")] if row.node.labels.get(SPOT_KEY) == "spot" else []
             key = (
                 tuple(label for label in labels if label),
                 tuple(row.node.devices),

@@ -7,8 +7,11 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from arc_toolkit.errors import ArcError
+from arc_toolkit.kube.labels import NO_LABELS
+from arc_toolkit.kube.nodes import PLATFORM_LABELS
 from arc_toolkit.kube.pods import Pod, PodKind
 from arc_toolkit.kube.quantities import NO_DEVICES, QuantityError, bytes_requested, cpu_requested
+from arc_toolkit.kube.raw import mapping
 from arc_toolkit.resources import data_rows
 from arc_toolkit.sizing.reservations import Version, parse_version
 
@@ -27,6 +30,7 @@ class Occupant(NamedTuple):
     source: str = ""
     devices: Mapping[str, int] = NO_DEVICES
     pods: int = 1  # a row of a profile may stand for several
+    selector: Mapping[str, str] = NO_LABELS
 
     @property
     def permanent(self) -> bool:
@@ -124,10 +128,37 @@ def occupants_by_node(pods: Iterable[Mapping[str, Any]]) -> dict[str, list[Occup
             if not pod.is_finished and (node := pod.node_name):
                 kind, name = pod.owner()
                 cpu_m, memory = pod.requests()
-                occupant = Occupant(name, cpu_m, memory, kind, pod.namespace, "pods", pod.devices())
+                occupant = Occupant(
+                    name,
+                    cpu_m,
+                    memory,
+                    kind,
+                    pod.namespace,
+                    "pods",
+                    pod.devices(),
+                    selector=mapping(pod.spec.get("nodeSelector")),
+                )
                 occupants.setdefault(node, []).append(occupant)
         except (QuantityError, ValueError) as error:
             raise ArcError(f"pod {pod.name}: {error}") from None
         except (AttributeError, TypeError, KeyError):
             raise ArcError(f"pod {pod.name} is not shaped like a Pod object") from None
     return occupants
+
+
+def extension_selector(
+    occupants: Mapping[str, list[Occupant]], namespace: str = EXTENSION_NAMESPACE
+) -> dict[str, str]:
+    """The nodeSelector of the extension, as its own pods show it.
+
+    Every Deployment of the extension has it, so what all of their pods ask for is the setting:
+    `{"agentpool": "system"}`. Without such a pod nothing is known, and nothing is assumed.
+    """
+    selectors = [
+        set(row.selector.items())
+        for rows in occupants.values()
+        for row in rows
+        if row.namespace == namespace and row.kind is PodKind.OTHER
+    ]
+    common = set.intersection(*selectors) if selectors else set()
+    return {key: value for key, value in sorted(common) if key not in PLATFORM_LABELS}

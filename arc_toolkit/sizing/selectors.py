@@ -9,14 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from arc_toolkit.errors import ArcError
-from arc_toolkit.kube.labels import matches, parse_label
-from arc_toolkit.kube.nodes import POOL_LABELS, SIZE_LABELS, VIRTUAL_LABEL, Node
+from arc_toolkit.kube.labels import matches, parse_labels
+from arc_toolkit.kube.nodes import (
+    PLATFORM_LABELS,
+    POOL_LABELS,
+    SIZE_LABELS,
+    VIRTUAL_LABEL,
+    Node,
+)
 from arc_toolkit.kube.taints import AZUREML_TOLERATIONS, SPOT_KEY, Toleration, untolerated_taint
 from arc_toolkit.sizing.vm_sizes import find
 
 Selector = tuple[tuple[str, str], ...]
-# Every node has them: https://kubernetes.io/docs/reference/labels-annotations-taints/
-PLATFORM_LABELS = ("kubernetes.io/arch", "kubernetes.io/os")
 # Labels that say what a node is for, the plainest first; then those of the user's own.
 _TELLING = (
     *PLATFORM_LABELS,
@@ -48,11 +52,10 @@ _FOREIGN = (
 
 def parse_selector(text: str) -> Selector:
     """`KEY=VALUE`, or several of them with commas."""
-    labels = [parse_label(part) for part in text.split(",")]
-    present = [label for label in labels if label]
-    if len(present) < len(labels):
+    labels = parse_labels(text)
+    if labels is None:
         raise ArcError(f"--node-selector {text}: use auto, none or KEY=VALUE as a Kubernetes label")
-    return tuple(present)
+    return labels
 
 
 def auto_selector(selector: Selector, members: Sequence[Node]) -> Selector:

@@ -37,6 +37,11 @@ class NodeGroup:
     members: tuple[Node, ...] = ()
 
     @property
+    def spot(self) -> bool:
+        """Whether all of its nodes may be evicted."""
+        return bool(self.members) and all(node.spot for node in self.members)
+
+    @property
     def tightest_cpu(self) -> Schedulable:
         return min(self.nodes, key=lambda node: node.cpu_m)
 
@@ -79,7 +84,8 @@ class NodeGroup:
         size = next((node.size for node in members), "")
         pool_text = f"pool {', '.join(pools)}, " if pools else ""
         count = plural(len(members), "node")
-        title = f"{size or 'nodes without a size label'} ({pool_text}{count})"
+        spot = "spot " if members and all(node.spot for node in members) else ""
+        title = f"{spot}{size or 'nodes without a size label'} ({pool_text}{count})"
         return cls(title, selector, nodes, source, pools, size, members)
 
     def devices_called(self, name: str, count: int) -> dict[str, int] | None:

@@ -7,10 +7,11 @@ from pathlib import Path
 
 from arc_toolkit.errors import ArcError
 from arc_toolkit.file_io import read_bytes, read_text
+from arc_toolkit.kube.instance_type_spec import MANAGED_BY
 from arc_toolkit.kube.taints import SPOT_TAINT, annotate_command
 from arc_toolkit.output.json_document import document
 from arc_toolkit.output.table import table
-from arc_toolkit.sizing.instance_types import MANAGED_BY, InstanceType, documents, type_list
+from arc_toolkit.sizing.instance_types import InstanceType, documents, type_list
 from arc_toolkit.sizing.instance_types import files as type_files
 from arc_toolkit.sizing.node_selection import Selection
 from arc_toolkit.sizing.shares import NodeGroup

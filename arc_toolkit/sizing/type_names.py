@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 DEFAULT_TEMPLATE = "{cpu}cpu{memory}g{gpu}"
 _FIELDS = ("cpu", "memory", "gpu", "gpus", "size", "pool", "share", "n")
 # The annotations that say what a type was made for.
-_MADE_FOR = ("size", "share", "asked-size")
+_MADE_FOR = ("size", "share", "asked-size", "architecture", "priority", "node-selector")
+
+# What types without these annotations are.
+_DEFAULTS = {PREFIX + "architecture": "amd64"}
 
 
 def check_template(template: str) -> None:
@@ -81,31 +84,39 @@ def _valid_name(text: str) -> str:
 
 
 def unique_names(
-    types: Sequence[InstanceType], present: Mapping[str, Mapping[str, Any]]
+    types: Sequence[InstanceType],
+    present: Mapping[str, Mapping[str, Any]],
+    repoint: Collection[str] = (),
 ) -> tuple[list[InstanceType], list[str]]:
     """Types of one name get the size as a suffix, or what else tells them apart; a note says so.
 
-    `present` are the types that this tool made in the cluster: they keep their names.
+    `present` are the types that this tool made in the cluster: they keep their names, and a type
+    for other nodes never gets the name of one of them, unless `repoint` has it. So with the pool of
+    H200s at zero, `96cpu1850g-8gpu` stays theirs, and the type for MI300X gets a suffix.
     """
     by_name = group_by(types, lambda entry: entry.name)
     names = _names_in_cluster(types, present)
     in_cluster = set(names.values())
+    reserved_names = in_cluster | (present.keys() - set(repoint))
     notes = []
     for name, namesakes in by_name.items():
         unnamed = [entry for entry in namesakes if id(entry) not in names]
-        if len(unnamed) == 1 and unnamed[0].name not in in_cluster:
+        if len(unnamed) == 1 and unnamed[0].name not in reserved_names:
             names[id(unnamed[0])] = name
+            if name in present:
+                old, new = present[name], unnamed[0].manifest()
+                notes.append(f"{name} {_repoint_text(old, new)}")
         elif unnamed:
-            suffixed = _suffix_names(unnamed, reserved=by_name.keys() | in_cluster)
+            suffixed = _suffix_names(unnamed, reserved=by_name.keys() | reserved_names)
             if suffixed is None:
-                other = next(
-                    entry
+                others = [
+                    _describe(entry)
                     for entry in types
                     if entry is not unnamed[0] and name in (entry.name, names.get(id(entry)))
-                )
+                ]
                 raise ArcError(
-                    f"two types would be called {name}: "
-                    f"{_describe(unnamed[0])} and {_describe(other)}; choose "
+                    f"two types would be called {name}: {_describe(unnamed[0])} and "
+                    f"{(others or ['one in the cluster'])[0]}; choose "
                     "fewer nodes or shares, or add {size}, {share} or {pool} to --name-template"
                 )
             names.update({id(entry): new for entry, new in zip(unnamed, suffixed, strict=True)})
@@ -117,6 +128,9 @@ def unique_names(
             are = (
                 f"{len(namesakes)} types would be called {name}; they are"
                 if len(namesakes) > 1
+                else f"{name} is in the cluster for {_made_for(present[name])}; "
+                f"that of {namesakes[0].group.title} is called"
+                if name in present and not in_cluster & {name, *chosen}
                 else f"{name} is called"
             )
             notes.append(f"{are} {listing}")
@@ -143,9 +157,25 @@ def _names_in_cluster(
     return {key: name for key, name in names.items() if list(names.values()).count(name) == 1}
 
 
+def _made_for(item: Mapping[str, Any]) -> str:
+    """`Standard_ND96isr_H200_v5, amd64`: the hardware, as its annotations say."""
+    annotations = item["metadata"].get("annotations") or {}
+    keys = ("size", "architecture", "priority", "node-selector", "share", "asked-size")
+    texts = [str(annotations[PREFIX + key]) for key in keys if annotations.get(PREFIX + key)]
+    return ", ".join(texts) or "other nodes"
+
+
+def _repoint_text(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    return (
+        f"changes from {_made_for(old)} to {_made_for(new)}: jobs that run go on, "
+        "and those that start from now on get the new nodes"
+    )
+
+
 def target_of_type(item: Mapping[str, Any]) -> tuple[Any, ...]:
     """What a job sees of a type: its nodes, its part of them, and its kinds of devices."""
     annotations, selector = item["metadata"].get("annotations") or {}, selector_of(item)
+    annotations = {**_DEFAULTS, **annotations}
     limits = ((item.get("spec") or {}).get("resources") or {}).get("limits") or {}
     return (
         *(str(annotations.get(PREFIX + key, "")).lower() for key in _MADE_FOR),

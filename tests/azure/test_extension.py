@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -255,3 +256,16 @@ def test_an_extension_is_installed_again_only_after_it_failed() -> None:
         "azureml",
         ["the extension 'azureml' is there, but Failed: installing it again"],
     )
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("inferenceRouterServiceType=LoadBlancer", "did you mean LoadBalancer?"),
+        ("installNvidiaDevicePlugin=yes", "it is True or False"),
+    ],
+)
+def test_a_setting_with_a_fixed_set_of_values_is_checked(setting: str, said: str) -> None:
+    key, _, value = setting.partition("=")
+    with pytest.raises(ArcError, match=re.escape(said)):
+        extension.check_settings({extension.TRAINING: "True", key: value})

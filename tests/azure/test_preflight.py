@@ -130,16 +130,27 @@ ZERO = {"name": "gpu", "enableAutoScaling": True, "minCount": 0, "count": 0, "os
         ),
         (
             {"extension": installed(**{"nodeSelector.agentpool": "gone"})},
-            "agentpool=gone",
-            "--node-selector agentpool=system",
+            "(agentpool=gone) applies to jobs too, so no job can start on pool cpu",
+            "--node-selector agentpool=cpu",
+        ),
+        (
+            {"extension": installed(**{"nodeSelector.agentpool": "system"})},
+            "(agentpool=system) applies to jobs too, so no job can start on pool cpu",
+            "--node-selector agentpool=cpu",
         ),
         (
             {
-                "extension": installed(**{"nodeSelector.agentpool": "cpu"}),
-                "nodes": [node("cpu-0", ready=False)],
+                "extension": installed(
+                    **{
+                        "nodeSelector.agentpool": "system",
+                        "amloperator.skipResourceValidation": "true",
+                    }
+                ),
+                "nodes": [node("system-0", labels={"kubernetes.azure.com/mode": "system"})],
+                "resource": {"properties": {"agentPoolProfiles": [ZERO]}},
             },
-            "no Ready node",
-            "--node-selector KEY=VALUE",
+            "no job can start on pool",
+            f"--node-selector agentpool={ZERO['name']}",
         ),
         (
             {"resource": {"properties": {"agentPoolProfiles": [ZERO]}}},
@@ -345,17 +356,24 @@ def test_a_malformed_type_is_reported_by_the_rules_of_validate() -> None:
     assert (row.state, row.reason.split(":")[0]) == ("not ok", "broken")
 
 
+TAINT_CPU = (
+    "az aks nodepool update --cluster-name gpu-aks --resource-group ml-rg --name cpu "
+    "--node-taints ml.azure.com/amlarc-workload=true:NoSchedule "
+    "&& kubectl rollout restart deployment --namespace azureml"
+)
+
+
 def test_a_deployment_of_the_extension_on_a_whole_node_pool_is_found() -> None:
     row = check(
         "extension placement", facts(pods=[pod("gateway-1", "cpu-0", "ReplicaSet", cpu="900m")])
     )
     assert row.state == "not ok"
     assert row.reason == "whole does not fit on cpu-0 beside gateway-1"
-    assert fix(row) == "arc-toolkit cluster extension update --node-selector agentpool=system"
+    assert fix(row) == TAINT_CPU
 
 
-def test_the_extension_is_moved_to_a_pool_that_is_not_in_the_way_either() -> None:
-    """Several pools: a system pool is best; one with a taint, or with the defeated node, does not help."""
+def test_a_taint_that_jobs_tolerate_keeps_the_extension_off_a_pool_if_another_can_take_it() -> None:
+    """A nodeSelector of the extension would keep the jobs off that pool as well."""
     guest = [pod("gateway-1", "cpu-0", "ReplicaSet", cpu="900m")]
     system = {"kubernetes.azure.com/mode": "system"}
     dedicated = node("addons-0", labels=system, taints=[("CriticalAddonsOnly", "true")])
@@ -366,12 +384,10 @@ def test_the_extension_is_moved_to_a_pool_that_is_not_in_the_way_either() -> Non
         node("second-0", labels=system),
     ]
     row = check("extension placement", facts(nodes=nodes, pods=guest))
-    assert fix(row) == "arc-toolkit cluster extension update --node-selector agentpool=second"
-    settings = installed(**{"nodeSelector.agentpool": "cpu", "nodeSelector.disk": "fast"})
-    both = [*nodes, node("third-0", labels={"disk": "slow"})]
-    row = check("extension placement", facts(nodes=both, pods=guest, extension=settings))
-    options = "--node-selector agentpool=third --node-selector disk=slow"
-    assert fix(row) == f"arc-toolkit cluster extension update {options}"
+    assert fix(row) == TAINT_CPU
+    settings = installed(**{"nodeSelector.agentpool": "cpu"})
+    row = check("extension placement", facts(nodes=nodes, pods=guest, extension=settings))
+    assert (row.state, fix(row)) == ("not ok", None)
     only = check("extension placement", facts(nodes=[node("cpu-0", labels=system)], pods=guest))
     assert (only.state, fix(only)) == ("not ok", None)
 

@@ -125,7 +125,7 @@ def test_spot_types_are_kept_by_a_run_that_forgets_to_tolerate_spot() -> None:
     today = live(node("a"), node("b", **GPU, taints=[SPOT]))
     prune, keep = decide(manifests(today), stored(manifests(first)), today)
     assert prune == []
-    assert "a spot pool" in keep["standard-nd96asr-v4-gpu-8-whole"]
+    assert "a spot pool" in keep["standard-nd96asr-v4-gpu-8-whole-spot"]
 
 
 def test_a_type_without_a_selector_is_judged_by_the_size_it_was_made_for() -> None:

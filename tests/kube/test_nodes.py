@@ -225,3 +225,13 @@ def test_the_gpus_of_a_node(resource: str) -> None:
     item["status"]["capacity"] |= {resource: "4"}
     found = parse_node(item)
     assert (found.gpu_resource, found.gpus) == (resource, 4)
+
+
+def test_a_node_outside_of_the_extensions_selector_takes_no_job() -> None:
+    inside, outside = (parse_node(node(labels={"pool": name})) for name in ("system", "train"))
+    selector = {"pool": "system"}
+    assert unusable(inside, extension_selector=selector) is None
+    found = unusable(outside, extension_selector=selector)
+    assert found
+    assert found.reason is WhyUnusable.EXTENSION_SELECTOR
+    assert "(pool=system), which applies to jobs too" in str(found)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from arc_toolkit.errors import ArcError
 from arc_toolkit.kube.instance_type_spec import PREFIX
+from arc_toolkit.kube.taints import Toleration
 from arc_toolkit.sizing.instance_types import GenerateOptions, generate
 from arc_toolkit.sizing.node_selection import DaemonSets, Selection, select_nodes
 from arc_toolkit.sizing.schedulable import Assumptions
@@ -21,7 +23,14 @@ D64A = node("b", size="Standard_D64as_v5", pool="d64a")
 D64D = node("c", size="Standard_D64ds_v5", pool="d64d")
 
 
-def cluster(*nodes: Object, by_pool: bool = False) -> Selection:
+H200 = node("h", size="Standard_ND96isr_H200_v5", pool="h200", gpus=8)
+MI300X = node("m", size="Standard_ND96isr_MI300X_v5", pool="mi300x")
+MI300X["status"]["capacity"]["amd.com/gpu"] = MI300X["status"]["allocatable"]["amd.com/gpu"] = "8"
+SPOT = {"key": "kubernetes.azure.com/scalesetpriority", "value": "spot", "effect": "NoSchedule"}
+SPOT_LABEL = {SPOT["key"]: "spot"}
+
+
+def cluster(*nodes: Object, by_pool: bool = False, architecture: str = "amd64") -> Selection:
     return select_nodes(
         nodes,
         [],
@@ -30,7 +39,8 @@ def cluster(*nodes: Object, by_pool: bool = False) -> Selection:
         source="cluster",
         place="test",
         by_pool=by_pool,
-        tolerations=[],
+        architecture=architecture,
+        tolerations=[Toleration(SPOT["key"], "spot")],
     )
 
 
@@ -39,9 +49,13 @@ def types(
     present: dict[str, Object],
     *requests: Share | Size,
     template: str = DEFAULT_TEMPLATE,
+    selector: str = "auto",
+    repoint: Sequence[str] = (),
 ) -> tuple[dict[str, Object], list[str]]:
     """What a run makes on a cluster that has the types `present`: manifests by name, and the notes."""
-    choices = GenerateOptions(template, present=present)
+    choices = GenerateOptions(
+        template, selector, nodes=selection.nodes, present=present, repoint=repoint
+    )
     made, _, notes = generate(selection.groups, requests or [Share(1)], Assumptions(), choices)
     return {entry.name: entry.manifest() for entry in made}, notes
 
@@ -133,3 +147,48 @@ def test_a_size_may_ask_for_mig_slices() -> None:
 def test_slices_that_the_nodes_do_not_have_are_refused(size: str, sentence: str) -> None:
     with pytest.raises(ArcError, match=sentence):
         types(cluster(mig_node()), {}, Size.parse(size))
+
+
+def test_a_name_is_never_given_to_other_hardware() -> None:
+    """The pool of H200s is at zero, and MI300X are up: a job that names the type wants NVIDIA."""
+    template = "{cpu}cpu-{gpus}gpu"
+    present, _ = types(cluster(H200), {}, template=template)
+    (name,) = present
+    made, notes = types(cluster(MI300X), present, template=template)
+    assert list(made) == [f"{name}-standard-nd96isr-mi300x-v5"]
+    assert f"{name} is in the cluster for Standard_ND96isr_H200_v5" in notes[0]
+    made, notes = types(cluster(MI300X), present, template=template, repoint=[name])
+    assert list(made) == [name]
+    assert f"{name} changes from Standard_ND96isr_H200_v5" in notes[0]
+
+
+def test_two_runs_with_other_selectors_do_not_repoint_each_other() -> None:
+    one, two = node("a", labels={"team": "one"}), node("b", pool="d64b", labels={"team": "two"})
+    present, _ = types(cluster(one, two), {}, selector="team=one")
+    made, _ = types(cluster(one, two), present, selector="team=two")
+    assert list(present) == ["64cpu256g"]
+    assert list(made) == ["64cpu256g-standard-d64s-v5"]
+
+
+def test_a_type_for_another_architecture_gets_a_name_of_its_own() -> None:
+    arm = node("c", size="", arch="arm64", labels={"kubernetes.io/arch": "arm64"})
+    amd = node("a", size="", labels={"kubernetes.io/arch": "amd64"})
+    present, _ = types(cluster(amd), {})
+    made, _ = types(cluster(arm, architecture="arm64"), present)
+    assert present.keys().isdisjoint(made)
+
+
+def test_spot_nodes_of_one_size_have_a_type_of_their_own() -> None:
+    spot = node("s", pool="spot", labels=SPOT_LABEL, taints=[SPOT])
+    made, _ = types(cluster(D64, spot), {})
+    assert made.keys() == {"64cpu256g", "64cpu256g-spot"}
+    assert made["64cpu256g-spot"]["spec"]["nodeSelector"][SPOT["key"]] == "spot"
+    # Nothing says that a node is not spot, so the other type is kept off by its pool.
+    assert "d64" in made["64cpu256g"]["spec"]["nodeSelector"].values()
+
+
+def test_a_half_and_an_exact_size_never_share_a_name() -> None:
+    present, _ = types(cluster(D64), {}, Share(2))
+    made, _ = types(cluster(D64), present, Size.parse("32cpu110g"), template="{cpu}cpu128g")
+    assert list(present) == ["32cpu128g"]
+    assert list(made) == ["32cpu128g-standard-d64s-v5"]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from arc_toolkit.sizing.validation import PREFIX, RULES
-from tests.sizing.builders import as_list, node
+from tests.sizing.builders import as_list, node, pod
 from tests.support import Result
 
 Arc = Callable[..., Result]
@@ -36,7 +37,7 @@ def check(arc: Arc, tmp_path: Path, text: str, *words: object) -> list[dict[str,
     file.write_text(text)
     result = arc("validate", file, "--format", "json", *words)
     findings: list[dict[str, object]] = json.loads(result.out)["findings"]
-    assert result.code == (1 if findings else 0)
+    assert result.code == int(any(finding["severity"] != "note" for finding in findings))
     return findings
 
 
@@ -83,7 +84,7 @@ CASES = [
         '    limits:\n      cpu: "32"',
         "request-limit",
         10,
-        "both equal",
+        "less than the limit",
     ),
     ("    limits:", "      nvidia.com/gpu: 1\n    limits:", "gpu", 12, "under limits only"),
     ("  resources:\n", "  tolerations: []\n  resources:\n", "unknown-key", 8, "tolerations"),
@@ -363,11 +364,46 @@ def test_every_rule_has_a_case() -> None:
     assert cases == {rule for rule in RULES if rule.startswith(PREFIX)}
 
 
-def test_a_request_below_its_limit_is_a_warning(arc: Arc, tmp_path: Path) -> None:
-    (finding,) = check(
-        arc, tmp_path, GOOD.replace('    limits:\n      cpu: "31"', '    limits:\n      cpu: "32"')
+def test_a_request_below_its_limit_is_a_note_and_counts_only_with_strict(
+    arc: Arc, tmp_path: Path
+) -> None:
+    text = GOOD.replace('    limits:\n      cpu: "31"', '    limits:\n      cpu: "32"')
+    (finding,) = check(arc, tmp_path, text)
+    assert (finding["rule"], finding["severity"]) == ("instance-type-request-limit", "note")
+    file = tmp_path / "types.yaml"
+    file.write_text(text)
+    assert arc("validate", "-q", file).code == 0
+    assert arc("validate", "-q", "--strict", file).code == 1
+
+
+def test_a_selector_that_is_not_a_map_is_an_error(arc: Arc, tmp_path: Path) -> None:
+    text = re.sub(r"nodeSelector:\n +.*\n", "nodeSelector: [train]\n", GOOD)
+    assert text != GOOD
+    (finding,) = check(arc, tmp_path, text)
+    assert finding["rule"] == "instance-type-selector"
+    assert "a map of labels" in str(finding["message"])
+
+
+def test_nodes_outside_of_the_extensions_selector_are_an_error_for_a_type(
+    arc: Arc, tmp_path: Path
+) -> None:
+    """The extension's own pods show its selector, which applies to jobs too."""
+    types, nodes, pods = (tmp_path / name for name in ("types.yaml", "nodes.json", "pods.json"))
+    types.write_text(GOOD)
+    nodes.write_text(
+        json.dumps(as_list([node("a"), node("s", pool="system", size="Standard_D4s_v5")]))
     )
-    assert (finding["rule"], finding["severity"]) == ("instance-type-request-limit", "warning")
+    operator = pod("aml-operator", "s", owner="ReplicaSet", namespace="azureml")
+    operator["spec"]["nodeSelector"] = {"agentpool": "system", "kubernetes.io/os": "linux"}
+    pods.write_text(json.dumps(as_list([operator])))
+    result = arc("validate", types, "--nodes", nodes, "--pods", pods)
+    assert result.code == 1
+    assert "outside of the extension's nodeSelector (agentpool=system)" in result.out
+    operator["spec"]["nodeSelector"] = {"kubernetes.io/os": "linux"}
+    pods.write_text(json.dumps(as_list([operator])))
+    assert arc("validate", types, "--nodes", nodes, "--pods", pods).code == 0
+    result = arc("validate", types, "--nodes", nodes, "--extension-selector", "agentpool=system")
+    assert result.code == 1
 
 
 def test_findings_are_ignored_with_a_reason(arc: Arc, tmp_path: Path) -> None:
