@@ -26,10 +26,15 @@ _CODES = {
 
 
 def wants_color(choice: str, stream: TextIO) -> bool:
-    """`always` and `never` win; `auto` is a terminal, unless NO_COLOR is set or TERM is dumb."""
+    """`always` and `never` win; `auto` is a terminal, unless NO_COLOR is set or TERM is dumb;
+    FORCE_COLOR is for CI, whose logs show colours without a terminal."""
     if choice != "auto":
         return choice == "always"
-    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def _columns() -> int:

@@ -73,7 +73,7 @@ COMMON_OPTIONS = """
 messages:
   -q, --quiet           print only the result
   -v, --verbose         print more detail
-  --color {auto,always,never}    use colour (default: auto, which obeys NO_COLOR)
+  --color {auto,always,never}    use colour (default: auto, which obeys NO_COLOR and FORCE_COLOR)
 configuration:
   --config FILE         defaults for options (default: arc-toolkit.toml or pyproject.toml here or
                         in a folder above; none: no file)

@@ -25,6 +25,7 @@ from typing import Any, NoReturn
 
 from arc_toolkit.durations import parse_seconds
 from arc_toolkit.errors import ArcError
+from arc_toolkit.text import nearest
 
 # Rows that several commands have.
 OUTPUT = "  -o, --output FILE [-]    write to this file (default: standard output)\n"
@@ -49,7 +50,28 @@ class Parser(argparse.ArgumentParser):
         super().__init__(**{**shape, **options})
 
     def error(self, message: str) -> NoReturn:
-        raise ArcError(f"{message.removeprefix('argument ')} (see `{self.prog} --help`)")
+        text = message.removeprefix("argument ") + self._suggestion(message)
+        raise ArcError(f"{text} (see `{self.prog} --help`)")
+
+    def _suggestion(self, message: str) -> str:
+        """`: did you mean --share?`, where argparse met an option or a choice that is close to one."""
+        if match := re.search(r"unrecognized arguments: .*?(--[\w-]+)", message):
+            word, names = match[1], option_names(self)
+        elif match := re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message):
+            word, names = match[1], [name.strip("' ") for name in match[2].split(",")]
+        else:
+            return ""
+        near = nearest(word, names)
+        return f": did you mean {near}?" if near else ""
+
+
+def option_names(parser: argparse.ArgumentParser) -> list[str]:
+    """The long options of a parser and of its subcommands."""
+    names = [name for name in parser._option_string_actions if name.startswith("--")]
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            names += [name for inner in action.choices.values() for name in option_names(inner)]
+    return names
 
 
 def seconds(text: str) -> float:

@@ -18,7 +18,7 @@ import pytest
 
 from arc_toolkit import __version__
 from arc_toolkit.cli import main as cli
-from arc_toolkit.cli.console import Console
+from arc_toolkit.cli.console import Console, wants_color
 from tests.support import ROOT, Result
 
 Arc = Callable[..., Result]
@@ -247,3 +247,34 @@ def test_quiet_still_says_why_it_ends_with_2(arc: Arc, words: tuple[str, ...]) -
         assert (result.code, result.out) == (2, "")
         assert result.err.startswith("arc-toolkit: ")
         assert result.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("gen-instance-types", "--skus", "D64s_v5"), "did you mean --sku?"),
+        (("gen-instance-types", "--format", "tabel"), "did you mean table?"),
+        (("cluster", "extension", "instal"), "did you mean install?"),
+        (("cluster", "nodes", "--contxt", "a"), "did you mean --context?"),
+    ],
+)
+def test_a_mistyped_option_choice_or_subcommand_gets_a_suggestion(
+    arc: Callable[..., Result], words: tuple[str, ...], hint: str
+) -> None:
+    result = arc(*words)
+    assert (result.code, result.out) == (2, "")
+    assert hint in result.err
+
+
+@pytest.mark.parametrize(
+    ("variables", "colored"),
+    [({"FORCE_COLOR": "1"}, True), ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False), ({}, False)],
+)
+def test_force_color_is_obeyed_without_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], colored: bool
+) -> None:
+    for name in ("FORCE_COLOR", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert wants_color("auto", io.StringIO()) is colored
