@@ -66,29 +66,34 @@ def write_atomic(path: Path, data: bytes | str) -> None:
 def write_all(
     files: Mapping[Path, bytes | str], progress: Callable[[int], None] = lambda count: None
 ) -> None:
-    """Several files: all are written beside their places first, and only then renamed into them."""
-    staged: list[tuple[Path, str, str]] = []
+    """Several files: all are written beside their places first, and only then renamed into them.
+
+    Every temporary file is on the list before it exists, so an interruption leaves none.
+    """
+    temporaries: list[str] = []
     try:
+        targets = []
         for count, (path, data) in enumerate(files.items(), 1):
-            staged.append((path, *_stage(path, data)))
+            targets.append((path, _stage(path, data, temporaries)))
             progress(count)
-        while staged:
-            path, temporary, target = staged[0]
-            try:
-                os.replace(temporary, target)
-            except OSError as error:
-                raise ArcError(f"cannot write {path}: {reason(error)}") from None
-            staged.pop(0)
+        for temporary, (path, target) in zip(temporaries, targets, strict=True):
+            _rename(temporary, target, path)
     finally:
-        for _, temporary, _ in staged:
-            with suppress(OSError):
+        for temporary in temporaries:
+            with suppress(OSError):  # it has been renamed
                 os.unlink(temporary)
 
 
-def _stage(path: Path, data: bytes | str) -> tuple[str, str]:
-    """Write beside the target; gives the temporary file and the target."""
+def _rename(temporary: str, target: str, path: Path) -> None:
+    try:
+        os.replace(temporary, target)
+    except OSError as error:
+        raise ArcError(f"cannot write {path}: {reason(error)}") from None
+
+
+def _stage(path: Path, data: bytes | str, temporaries: list[str]) -> str:
+    """Write beside the target, and give the target; the name of the temporary file is listed."""
     target = os.fspath(path)
-    temporary = None
     try:
         if os.path.islink(target):
             target = os.path.realpath(target)
@@ -101,23 +106,17 @@ def _stage(path: Path, data: bytes | str) -> tuple[str, str]:
             if not os.access(target, os.W_OK):
                 raise ArcError(f"cannot write {path}: the file is read-only")
             mode = stat.S_IMODE(status.st_mode)
-        wanted = os.path.join(folder, f".{name}.{os.getpid()}.{time.monotonic_ns()}.tmp")
-        handle = os.open(wanted, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-        temporary = wanted
+        temporaries.append(os.path.join(folder, f".{name}.{os.getpid()}.{time.monotonic_ns()}.tmp"))
+        handle = os.open(temporaries[-1], os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         with os.fdopen(handle, "wb") as stream:
             stream.write(data.encode() if isinstance(data, str) else data)
             stream.flush()
             if mode is not None:
-                os.fchmod(handle, mode)
+                os.chmod(temporaries[-1], mode)
             os.fsync(handle)
-        return temporary, target
-    except BaseException as error:
-        if temporary is not None:
-            with suppress(OSError):
-                os.unlink(temporary)
-        if isinstance(error, OSError):
-            raise ArcError(f"cannot write {path}: {reason(error)}") from None
-        raise
+        return target
+    except OSError as error:
+        raise ArcError(f"cannot write {path}: {reason(error)}") from None
 
 
 @contextmanager
