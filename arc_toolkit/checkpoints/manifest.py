@@ -115,6 +115,8 @@ def start_thread(call: Callable[[], None]) -> Callable[[], None]:
 
 def _threads() -> int:
     """At most four: a training job needs its cores for other things."""
+    if sys.platform != "linux":
+        return min(4, os.cpu_count() or 1)
     return min(4, len(os.sched_getaffinity(0)))
 
 
@@ -442,6 +444,8 @@ def is_unfinished(folder: Path) -> bool:
 
 def sync_folder(folder: Path) -> None:
     """Make the names in a folder durable."""
+    if sys.platform == "win32":  # it cannot open a folder
+        return
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)

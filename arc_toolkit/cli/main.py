@@ -68,6 +68,8 @@ COMMANDS = {
     "completion": ("completion", "print a completion script for bash, zsh or fish"),
 }
 
+LINUX_COMMANDS = ("run", "elastic")  # they need its signals, sessions and process groups
+
 # As in cli/option_table.py.
 COMMON_OPTIONS = """
 messages:
@@ -189,6 +191,8 @@ def _dispatch(words: list[str]) -> int:
     # What is after `--` belongs to another program.
     end = words.index("--") if "--" in words else len(words)
     options, rest = words[1:end], words[end:]
+    if name in LINUX_COMMANDS and sys.platform != "linux":
+        raise ArcError(f"`arc-toolkit {name}` supervises processes on Linux, not on {sys.platform}")
     parser, words = command_parser(name), _negatives(options) + leading
     if "-h" in words or "--help" in words:
         parser.parse_args(words)
