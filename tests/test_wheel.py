@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -114,3 +115,14 @@ def test_diagnose_works_from_the_wheel(installed: Path, tmp_path: Path) -> None:
     done = run(installed, "diagnose", "job1", "--format", "html", "-o", "report.html", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "aks-pool-12345678-vmss000001" in (tmp_path / "report.html").read_text()
+
+
+def test_the_container_gets_every_folder_that_the_wheel_is_built_from() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
+    sources = [*wheel["packages"], *wheel["force-include"], *project["project"]["license-files"]]
+    copied = (ROOT / "Dockerfile").read_text().split()
+    ignored = (ROOT / ".dockerignore").read_text().splitlines()
+    for source in sources:
+        assert source in copied, source
+        assert f"!{source}" in ignored, source
