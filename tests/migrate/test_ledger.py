@@ -17,7 +17,7 @@ from arc_toolkit.findings import FileResult, LedgerOutcome
 from arc_toolkit.migrate.ledger import Ledger, argument_rows, signature
 from arc_toolkit.migrate.search_space import DISTRIBUTIONS, POLICIES
 from tests.azureml.python.support import patch
-from tests.migrate.support import convert_python, ledger_lines
+from tests.migrate.support import azure, body, convert_python, ledger_lines
 from tests.support import Result
 
 TABLE = Path(__file__).parent / "data" / "v1_signatures.csv"
@@ -269,3 +269,42 @@ def test_the_ledger_is_printed_and_in_json(arc: Callable[..., Result], tmp_path:
     entry = next(item for item in ledger if item["argument"] == "max_total_runs")
     assert (entry["source"], entry["outcome"]) == ("HyperDriveConfig", "mapped")
     assert "lost     RandomParameterSampling.properties" in arc(*words, "--format", "github").out
+
+
+# --- loaded for real ---
+
+
+@pytest.mark.real
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_outputs_and_environments_load_and_are_sent(tmp_path: Path) -> None:
+    ml = azure()
+    (tmp_path / "c.yml").write_text("dependencies: [python=3.10]\n")
+    document, _ = prs(
+        output='OutputFileDatasetConfig("out", (store, "a")).as_upload().register_on_complete("s")',
+        environment='Environment.from_conda_specification("e", "c.yml")',
+    )
+    path = tmp_path / "job.yml"
+    path.write_text(yaml.safe_dump(document))
+    rest = body(ml.load_job(path))
+    assert rest["outputs"]["out"] == {
+        "assetName": "s",
+        "uri": f"{LAKE}/a/parallel_run_step.txt",
+        "mode": "Upload",
+        "jobOutputType": "uri_file",
+    }
+    environment = rest["jobs"]["score"]["task"]["environment"]
+    assert environment["conda_file"] == {"dependencies": ["python=3.10"]}
+
+
+@pytest.mark.real
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_hyperdrive_job_sends_seed_quotes_and_docker_settings(tmp_path: Path) -> None:
+    path = tmp_path / "job.yml"
+    path.write_bytes(hyperdrive('"a b"').new_files[0][1])
+    rest = body(azure().load_job(path))
+    assert rest["samplingAlgorithm"] == {"seed": 42, "samplingAlgorithmType": "Random"}
+    assert rest["resources"]["shmSize"] == "4g"
+    assert rest["resources"]["dockerArgs"] == "--ulimit core=0"
+    assert rest["trial"]["command"] == "python t.py --mode '${{search_space.mode}}'"
