@@ -29,7 +29,6 @@ from arc_toolkit.migrate.v1_values import (
     HYPERDRIVE,
     PipelineParameter,
     Ports,
-    Unsaid,
     V1Fields,
     V1Values,
 )
@@ -372,7 +371,7 @@ class ScriptRun(V1Fields):
         if first == "command" and len(words) == 1 and isinstance(words[0], str):
             self.command = words[0]
             return
-        if not words or isinstance(words[0], Unsaid):
+        if not words or words[0] == UNSET:
             raise Refused(f"the script of {SCRIPT} cannot be read", line=call.lineno)
         line = self.ports.command_line(words)
         self.command = line if first == "command" else f"python {line}"

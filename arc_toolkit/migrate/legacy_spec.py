@@ -17,6 +17,11 @@ from arc_toolkit.migrate.ledger import NO_PLACE, Ledger, Place, argument_rows
 
 SWEEP_RULE = "sweep-to-v2"
 
+# Their keys have entries of their own.
+_SECTIONS = (
+    *("objective", "limits", "early_termination", "launcher", "environment"),
+    *("environment.docker", "environment.conda"),
+)
 ReadFile = Callable[[str], bytes]
 Keys = tuple[Hashable, ...]
 Places = dict[Keys, tuple[int, int]]
@@ -64,12 +69,12 @@ class LegacySpec:
         have a place are not listed then.
         """
         rows = argument_rows().get(self.source)
-        for key, value in section.items() if rows is not None else ():
+        for key in section if rows is not None else ():
             argument = ".".join((*at, str(key)))
             known = (rows or {}).get(f"{row}.{key}" if row else argument)
             if known is None:
                 self.note(f"{NO_PLACE}, and it is not written", *at, key, outcome="lost")
-            elif known.outcome != "refused" and not row and not isinstance(value, dict):
+            elif known.outcome != "refused" and not row and argument not in _SECTIONS:
                 place = self.place(*at, key)
                 entry = self.source, argument, known.outcome, known.becomes, known.reason
                 self.ledger.add(*entry, place)

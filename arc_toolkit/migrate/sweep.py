@@ -103,8 +103,7 @@ def _convert(
 ) -> tuple[dict[str, str], list[Finding]]:
     """The new files, and what is said about threads."""
     spec = find_trial(sweep, read_file)
-    sweep.account({key: item for key, item in sweep.data.items() if key != "trial"})
-    sweep.ledger.read(sweep.source, ["trial", "search_space"])
+    sweep.account(sweep.data)
     body = sweep_body(sweep)
     python = settings.sweep_as == "python"
     space = body["search_space"]

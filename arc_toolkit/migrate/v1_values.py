@@ -5,7 +5,7 @@
 
     values.script_arguments(<args>, statement)
         ["--data", Data("images", "file", "azureml:mnist@latest", registered=True), "--size",
-         PipelineParameter("size", 5), "--epochs", Unsaid("options.epochs")]
+         PipelineParameter("size", 5), "--epochs", "SET_ME"]
 
 `Ports` makes the command line and the inputs and outputs of a v2 job of them. Every argument of
 these objects gets its entry in the ledger of the conversion.
@@ -47,13 +47,6 @@ class PipelineParameter:
 
     name: str
     default: Any
-
-
-@dataclass(frozen=True)
-class Unsaid:
-    """A value among others that the code does not say, with its text."""
-
-    text: str
 
 
 @dataclass(frozen=True)
@@ -281,7 +274,7 @@ class V1Values(Evaluator):
         for key in ("datastore", "destination"):
             try:
                 path = self._output_path(*values[key]) if key in values else path
-            except OpaqueValue:
+            except (OpaqueValue, ValueError, AttributeError):
                 self.ledger.by_hand(key, short(values[key][0]), label)
         is_dataset = source != "PipelineData"
         return Output(name, is_dataset, path=path, mode=_OUTPUT_MODES.get(mode, ""))
@@ -289,18 +282,13 @@ class V1Values(Evaluator):
     def _output_path(self, node: ast.expr, statement: Statement) -> str:
         """`datastore` or `(datastore, "path")` as the v2 path of an output."""
         made, where = self.follow(node, statement)
-        match made:
-            case ast.Constant(value=None):
-                return ""
-            case ast.Tuple(elts=[store, inside]):
-                text = str(self.value(inside, where)).strip("/")
-            case store:
-                text = _V1_PATH
+        if isinstance(made, ast.Constant) and made.value is None:
+            return ""
+        store, inside = made.elts if isinstance(made, ast.Tuple) else (made, None)
+        text = _V1_PATH if inside is None else str(self.value(inside, where)).strip("/")
         value = self.value(store, where)
-        name = value if isinstance(value, str) else getattr(value, "name", None)
-        if name is None or (not name and text == _V1_PATH):
-            if name is None:
-                raise OpaqueValue(node)
+        name = value if isinstance(value, str) else value.name
+        if not name and inside is None:  # what v2 does by itself
             return ""
         for old, new in (("run-id", "name"), ("output-name", "output_name")):
             text = text.replace(f"{{{old}}}", f"${{{{{new}}}}}")
@@ -385,46 +373,42 @@ class V1Values(Evaluator):
             raise OpaqueValue(node)
         return name
 
-    def environment(self, node: ast.expr, statement: Statement) -> str | dict[str, Any]:
-        """`name:version` or `name@label`, with the version that is set after it is made; or the
-        v2 form of an environment that is built here.
+    def environment(
+        self, node: ast.expr, statement: Statement
+    ) -> tuple[str | dict[str, Any], dict[str, str]]:
+        """An environment, and the environment variables that are set on it after it is made.
+
+        It is `name:version` or `name@label`, or the v2 form of one that is built here.
         """
         name = self.name_of(node, statement)
         value = self.operand(self.value(node, statement))
         made = value if isinstance(value, NamedObject) else NamedObject(name)
         inline, is_built = dict(made.inline), made.is_built
+        variables: dict[str, str] = {}
         for use in self.later_uses(node, statement):
-            if use.how == "assign" and use.path == ("version",):
+            setting = use.path if use.how == "assign" else ()
+            if setting == ("version",):
                 base = name.partition("@")[0].partition(":")[0]
                 name = f"{base}:{self.plain(use.value, use.statement)}"
-            elif use.how == "assign" and inline and use.path == ("docker", "base_image"):
+            elif setting == ("docker", "base_image") and inline:
                 inline["image"] = str(self.plain(use.value, use.statement))
-            elif use.how != "argument" and not (
-                use.path[0] == "environment_variables" or use.path[-1] in _ENVIRONMENT_METHODS
-            ):
+            elif setting[:1] == ("environment_variables",):
+                given = self.value_or_none(use.value, use.statement)
+                given = {use.path[1][1:-1]: given} if len(use.path) > 1 else given
+                if not isinstance(given, dict) or not _is_plain(given) or None in given.values():
+                    self.ledger.by_hand("environment_variables", f"set on {short(node)}")
+                    continue
+                variables |= {str(key): str(item) for key, item in given.items()}
+            elif use.how != "argument" and use.path[-1] not in _ENVIRONMENT_METHODS:
                 is_built, inline = True, {}
-        if inline:
-            return inline
-        if is_built:
+        if is_built and not inline:
             base = name.partition("@")[0]
             reason = f"{base} is built in this code, and azureml:{name} is written, which v1 "
             reason += (
                 "registers when it runs: check that it is there, or write image and conda_file"
             )
             self.ledger.by_hand("environment", reason)
-        return name
-
-    def variables(self, node: ast.expr, statement: Statement) -> dict[str, str]:
-        """The environment variables that are set on an environment after it is made."""
-        variables: dict[str, str] = {}
-        for use in self.later_uses(node, statement):
-            if use.how == "assign" and use.path[:1] == ("environment_variables",):
-                value = self.plain(use.value, use.statement)
-                value = {use.path[1][1:-1]: value} if len(use.path) > 1 else value
-                if not isinstance(value, dict):
-                    raise OpaqueValue(use.value)
-                variables |= value
-        return {str(name): str(value) for name, value in variables.items()}
+        return inline or name, variables
 
     def later_uses(self, node: ast.expr, statement: Statement) -> Iterator[Use]:
         """What is said about the object of a name between its binding and a statement."""
@@ -442,23 +426,25 @@ class V1Values(Evaluator):
             raise OpaqueValue(f"{short(node)} is changed after it is made")
         return [(item, where) for item in made.elts]
 
-    def script_arguments(self, node: ast.expr, statement: Statement) -> list[Any]:
+    def script_arguments(self, name: str, node: ast.expr, statement: Statement) -> list[Any]:
         """Arguments of a script: values, and the data, outputs and parameters among them."""
         try:
             items = self.items(node, statement)
         except OpaqueValue:  # changed after it is made, or with other lists in it
             return list(self.value(node, statement))
-        return [self._script_argument(*item) for item in items]
-
-    def _script_argument(self, node: ast.expr, statement: Statement) -> Any:
-        value = self.value_or_none(node, statement)
-        if isinstance(value, Output):
-            return self.output_of(node, statement)
-        if isinstance(value, Data) and (value.kind or value.path):
-            return self.data_of(node, statement)
-        is_null = isinstance(node, ast.Constant) and node.value is None
-        is_unknown = value is None and not is_null
-        return Unsaid(short(node)) if is_unknown or isinstance(value, _OBJECTS) else value
+        words = []
+        for item, where in items:
+            value = self.value_or_none(item, where)
+            is_null = isinstance(item, ast.Constant) and item.value is None
+            if isinstance(value, Output):
+                value = self.output_of(item, where)
+            elif isinstance(value, Data) and (value.kind or value.path):
+                value = self.data_of(item, where)
+            elif (value is None and not is_null) or isinstance(value, _OBJECTS):
+                self.ledger.by_hand(name, short(item))
+                value = UNSET
+            words.append(value)
+        return words
 
 
 def _is_plain(value: Any) -> bool:
@@ -531,14 +517,15 @@ class V1Fields:
                 self.ledger.note(name, f"it is the PipelineParameter {value.name}: {default}")
                 value = value.default
             self.values[name] = value
-            if name == "environment":
-                self._read_variables(node, statement)
 
     def _value(self, name: str, node: ast.expr, statement: Statement) -> Any:
         reader = self.reader
         match name:
             case "environment":
-                return reader.environment(node, statement)
+                value, variables = reader.environment(node, statement)
+                later = self.values.get("more_variables", {})
+                self.values["more_variables"] = {**variables, **later}
+                return value
             case "compute_target":
                 return reader.name_of(node, statement)
             case "inputs" | "side_inputs":
@@ -546,20 +533,8 @@ class V1Fields:
             case "output":
                 return reader.output_of(node, statement)
             case "arguments" | "script" | "command":
-                words = reader.script_arguments(node, statement)
-                if unsaid := [word.text for word in words if isinstance(word, Unsaid)]:
-                    self.ledger.by_hand(name, ", ".join(unsaid))
-                return words
+                return reader.script_arguments(name, node, statement)
         return reader.plain(node, statement)
-
-    def _read_variables(self, node: ast.expr, statement: Statement) -> None:
-        try:
-            variables = self.reader.variables(node, statement)
-        except OpaqueValue:
-            self.ledger.by_hand("environment_variables", f"set on {short(node)}")
-        else:
-            later = self.values.get("more_variables", {})
-            self.values["more_variables"] = {**variables, **later}
 
 
 @dataclass
@@ -595,8 +570,6 @@ class Ports:
                 name = legal_name(item.name)
                 self.parameters[name] = item.default
                 return f"${{{{inputs.{name}}}}}"
-            case Unsaid():
-                return UNSET
         return shlex.quote(str(item))
 
     def job_inputs(self) -> dict[str, Any]:
