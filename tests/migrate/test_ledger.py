@@ -17,7 +17,15 @@ from arc_toolkit.findings import FileResult, LedgerOutcome
 from arc_toolkit.migrate.ledger import Ledger, argument_rows, signature
 from arc_toolkit.migrate.search_space import DISTRIBUTIONS, POLICIES
 from tests.azureml.python.support import patch
-from tests.migrate.support import azure, body, convert_python, ledger_lines
+from tests.migrate.support import (
+    SWEEP,
+    azure,
+    body,
+    convert,
+    convert_python,
+    ledger_lines,
+    spec,
+)
 from tests.support import Result
 
 TABLE = Path(__file__).parent / "data" / "v1_signatures.csv"
@@ -88,6 +96,44 @@ def test_every_argument_of_a_call_is_one_entry_and_the_worse_outcome_counts() ->
     ]
     with pytest.raises(Refused, match="only a run_config that is a ScriptRunConfig"):
         ledger.read("HyperDriveConfig", ["estimator"])
+
+
+def test_a_call_with_every_argument_has_an_entry_for_each() -> None:
+    def call(source: str, **values: str) -> str:
+        names = [name for name, row in argument_rows()[source].items() if row.outcome != "refused"]
+        return ", ".join(f"{name}={values.get(name, 'unknown')}" for name in names)
+
+    sampling = 'RandomParameterSampling({"a": choice(1)}, {})'
+    numbers = dict.fromkeys(("max_total_runs", "max_concurrent_runs", "max_duration_minutes"), "1")
+    sweep = call(
+        "HyperDriveConfig",
+        hyperparameter_sampling=sampling,
+        primary_metric_name='"m"',
+        primary_metric_goal="PrimaryMetricGoal.MINIMIZE",
+        policy="None",
+        run_config="src",
+        **numbers,
+    )
+    script = call("ScriptRunConfig", script='"t.py"', arguments="[]", command="[]")
+    text = f"""\
+from azureml.core import ScriptRunConfig
+from azureml.pipeline.steps import ParallelRunConfig, ParallelRunStep
+from azureml.train.hyperdrive import *
+config = ParallelRunConfig({call("ParallelRunConfig")})
+step = ParallelRunStep({call("ParallelRunStep", parallel_run_config="config")})
+src = ScriptRunConfig({script.replace("command=[]", 'command=["a"]')})
+hd = HyperDriveConfig({sweep})
+"""
+    findings = patch(text, Settings(prs_to_v2=True, sweep_to_v2=True)).findings
+    entries = {(entry.source, entry.argument) for item in findings for entry in item.ledger}
+    for source in ("ParallelRunConfig", "ParallelRunStep", "ScriptRunConfig", "HyperDriveConfig"):
+        rows = argument_rows()[source].items()
+        given = {
+            (source, name)
+            for name, row in rows
+            if row.outcome != "refused" and (source, name) != ("HyperDriveConfig", "policy")
+        }
+        assert given <= entries
 
 
 # --- what was lost in silence ---
@@ -247,6 +293,15 @@ def test_shm_size_seed_and_instance_type_have_a_place() -> None:
 def test_swept_values_are_quoted_where_the_shell_would_split_them(values: str, word: str) -> None:
     job = yaml.safe_load(hyperdrive(values).new_files[0][1])
     assert job["trial"]["command"] == f"python t.py --mode {word}"
+
+
+def test_a_swept_value_of_v1_5_that_the_shell_would_split_is_left_to_a_person(
+    tmp_path: Path,
+) -> None:
+    space = {"lr": {"type": "choice", "values": ["1", "2; rm"]}}
+    [finding] = convert(tmp_path, spec(SWEEP, search_space=space)).findings
+    line = "by hand  search_space.lr: the shell sees '2; rm' unquoted"
+    assert line in ledger_lines(finding)
 
 
 def test_swept_values_that_no_quotes_hold_are_refused() -> None:
