@@ -16,6 +16,7 @@ from arc_toolkit.edit.files.discover import Skipped
 from arc_toolkit.edit.files.edits import Edit
 
 Severity = Literal["error", "warning", "note"]
+LedgerOutcome = Literal["mapped", "added", "dropped", "lost", "by hand"]
 Language = Literal["yaml", "python", "yaml, python"]
 
 
@@ -30,6 +31,38 @@ class Fix:
     title: str
     safe: bool
     edits: tuple[Edit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """What a conversion makes of one argument of its source, or adds.
+
+    A person has to look at arguments that are `lost` (v2 has no place) or left to write `by hand`.
+    """
+
+    source: str
+    argument: str
+    outcome: LedgerOutcome
+    # The place in the result.
+    becomes: str = ""
+    reason: str = ""
+    # Where it is, if that is not the place of the finding.
+    path: str = ""
+    line: int = 0
+    column: int = 0
+
+    @property
+    def needs_person(self) -> bool:
+        return self.outcome in ("lost", "by hand")
+
+    @property
+    def text(self) -> str:
+        """`mapped   HyperDriveConfig.max_duration_minutes -> limits.timeout: in seconds`"""
+        name = f"{self.source}.{self.argument}" if self.source else self.argument
+        place = f" -> {self.becomes}" if self.becomes else ""
+        reason = f": {self.reason}" if self.reason else ""
+        line = f" ({self.path}:{self.line})" if self.line else ""
+        return f"{self.outcome:7}  {name}{place}{reason}{line}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +84,14 @@ class Finding:
     # Whether `FileResult.after` has the fix, or the setting that a note is about. It may never be
     # written.
     applied: bool = False
+    # Of a conversion: every argument of its source.
+    ledger: tuple[LedgerEntry, ...] = ()
+
+    @property
+    def details(self) -> str:
+        """The reason, and what a person has to look at in the ledger."""
+        entries = [entry.text for entry in self.ledger if entry.needs_person]
+        return "; ".join(filter(None, (self.reason, *entries)))
 
     @property
     def fixable(self) -> Literal["safe", "unsafe", False]:

@@ -9,7 +9,7 @@ from arc_toolkit.azureml.python.python_plan import PythonPlan
 from arc_toolkit.azureml.references import ProjectFiles
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.findings import FileResult
-from arc_toolkit.migrate.code_sweeps import convert_steps
+from arc_toolkit.migrate.code_sweeps import report_sweeps
 from arc_toolkit.migrate.hyperdrive import convert_configs
 from arc_toolkit.migrate.legacy_spec import SWEEP_RULE
 from arc_toolkit.migrate.parallel_run import PRS_RULE, convert_parallel_runs
@@ -54,7 +54,7 @@ def plan_conversions(
     """The changes and new files for a module; `first` is the plan of the run before."""
     plan = PythonPlan(module, project, settings, path, first)
     if _wants_sweeps(settings):
-        convert_steps(plan)
+        report_sweeps(plan)
         convert_configs(plan)
     if _wants_parallel_runs(settings):
         convert_parallel_runs(plan)

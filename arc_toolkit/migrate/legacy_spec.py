@@ -1,9 +1,9 @@
-"""A v1.5 spec: its values as SDK v1.5 sees them, the line of each key, notes on its conversion."""
+"""A v1.5 spec: its values as SDK v1.5 sees them, the line of each key, its conversion's ledger."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import yaml
@@ -12,10 +12,16 @@ from arc_toolkit.edit.files.edits import Refused, Unreadable
 from arc_toolkit.edit.yaml.core import CoreLoader, core_value
 from arc_toolkit.edit.yaml.nodes import MERGE, YamlNode, position_of, read
 from arc_toolkit.errors import ArcError
-from arc_toolkit.findings import Finding, Severity
+from arc_toolkit.findings import LedgerOutcome
+from arc_toolkit.migrate.ledger import NO_PLACE, Ledger, Place, argument_rows
 
 SWEEP_RULE = "sweep-to-v2"
 
+# Their keys have entries of their own.
+_SECTIONS = (
+    *("objective", "limits", "early_termination", "launcher", "environment"),
+    *("environment.docker", "environment.conda"),
+)
 ReadFile = Callable[[str], bytes]
 Keys = tuple[Hashable, ...]
 Places = dict[Keys, tuple[int, int]]
@@ -31,41 +37,51 @@ class LegacySpec:
     places: Places = field(default_factory=dict)
     # Where `data` is in the document, for an inline trial.
     at: Keys = ()
-    # What the user has to know about the conversion; a sweep and its trial share the list.
-    notes: list[Finding] = field(default_factory=list)
+    # A sweep and its trial share it.
+    ledger: Ledger = field(default_factory=Ledger)
+    # Its rows in the table of arguments; empty: its values come from code, which has its own.
+    source: str = ""
 
-    def place(self, *keys: Hashable) -> tuple[int, int]:
-        """Line and column of a key, or of the nearest one above it; 0 is the file."""
+    def place(self, *keys: Hashable) -> Place:
+        """Path, line and column of a key, or of the nearest one above it; 0 is the file."""
         path = (*self.at, *keys)
         while path and path not in self.places:
             path = path[:-1]
-        return self.places.get(path, (0, 0))
+        return self.path, *self.places.get(path, (0, 0))
 
     def refuse(self, reason: str, *keys: Hashable) -> Refused:
-        return Refused(reason, self.path, self.place(*keys)[0])
+        return Refused(reason, self.path, self.place(*keys)[1])
 
     def refuse_value(self, hint: str, section: str, key: str) -> Refused:
         """The refusal of a value in a section; `hint` says what is allowed."""
         value = self.mapping(section).get(key)
         return self.refuse(f"{section}.{key} is {value!r}: {hint}", section, key)
 
-    def note(self, message: str, *keys: Hashable, severity: Severity = "note") -> None:
-        place = self.place(*keys)
-        self.notes.append(Finding(SWEEP_RULE, severity, message, self.path, *place, applied=True))
+    def note(self, reason: str, *keys: Hashable, outcome: LedgerOutcome = "mapped") -> None:
+        """Say in the ledger what differs for a key."""
+        argument = ".".join(map(str, keys))
+        self.ledger.note(argument, reason, outcome, self.source, self.place(*keys))
 
-    def warn(self, message: str, *keys: Hashable) -> None:
-        self.note(message, *keys, severity="warning")
+    def account(self, section: dict[str, Any], *at: str, row: str = "") -> None:
+        """An entry for each key of a section.
 
-    def warn_unknown(self, keys: Iterable[str], allowed: Iterable[str], *at: str) -> None:
-        """A warning for each key that v2 has no place for."""
-        for key in keys:
-            if key not in allowed:
-                name = ".".join((*at, str(key)))
-                self.warn(f"{name} has no equivalent in v2 and is not written", *at, key)
+        `row` is the section in the table, if its name is free, as in `inputs.NAME.type`: keys that
+        have a place are not listed then.
+        """
+        rows = argument_rows().get(self.source)
+        for key in section if rows is not None else ():
+            argument = ".".join((*at, str(key)))
+            known = (rows or {}).get(f"{row}.{key}" if row else argument)
+            if known is None:
+                self.note(f"{NO_PLACE}, and it is not written", *at, key, outcome="lost")
+            elif known.outcome != "refused" and not row and argument not in _SECTIONS:
+                place = self.place(*at, key)
+                entry = self.source, argument, known.outcome, known.becomes, known.reason
+                self.ledger.add(*entry, place)
 
-    def inside(self, key: str) -> LegacySpec:
+    def inside(self, key: str, source: str) -> LegacySpec:
         """The mapping under a key as a spec of its own, in the same file."""
-        return LegacySpec(self.path, self.data[key], self.places, (*self.at, key), self.notes)
+        return replace(self, data=self.data[key], at=(*self.at, key), source=source)
 
     def mapping(self, *keys: str) -> dict[str, Any]:
         """The mapping under these keys; an absent or empty one is {}."""
@@ -86,7 +102,7 @@ class LegacySpec:
         return {str(name): str(value) for name, value in self.mapping(key).items()}
 
 
-def parse_spec(path: str, data: bytes, notes: list[Finding] | None = None) -> LegacySpec:
+def parse_spec(path: str, data: bytes, source: str, ledger: Ledger | None = None) -> LegacySpec:
     """The one mapping of a file; anything else is refused."""
     try:
         root, *others = read(data, CoreLoader).documents or (None,)
@@ -100,7 +116,7 @@ def parse_spec(path: str, data: bytes, notes: list[Finding] | None = None) -> Le
         raise Refused(f"{error.reason}: fix it first", path, error.line) from None
     except RecursionError:
         raise Refused("the YAML is nested too deeply: make it flatter", path) from None
-    return LegacySpec(path, values, places, notes=[] if notes is None else notes)
+    return LegacySpec(path, values, places, ledger=ledger or Ledger(), source=source)
 
 
 def _value(node: YamlNode, at: Keys, places: Places) -> Any:

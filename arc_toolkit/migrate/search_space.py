@@ -69,6 +69,7 @@ POLICIES = {
 NO_POLICY = ("default", "none", "no_termination")
 # Written out, because azure-ai-ml sends an evaluation_interval of 0 without one.
 _POLICY_DEFAULTS = {"evaluation_interval": 1, "delay_evaluation": 0}
+_POLICY_KEYS = {key for policy in POLICIES.values() for key in policy.keys}
 _ALGORITHMS = ("random", "grid", "bayesian")
 _COUNTS = ("max_total_trials", "max_concurrent_trials")
 # Spellings of old drafts of the v1.5 schema, which v2 rejects.
@@ -110,7 +111,7 @@ def _distribution(spec: LegacySpec, value: object, *at: Any) -> dict[str, Any]:
         raise spec.refuse(f"{name} is not a distribution: {hint}", *at)
     for old, new in _OLD_KEYS.items():
         if old in value and new not in value:
-            spec.note(f"{name}: `{old}` of old drafts is written as `{new}`", *at)
+            spec.note(f"`{old}` of old drafts is written as `{new}`", *at)
             value = {new if key == old else key: item for key, item in value.items()}
     kind = str(value.get("type", "")).lower()
     if kind not in DISTRIBUTIONS:
@@ -141,7 +142,8 @@ def _choice(spec: LegacySpec, value: object, *at: Any) -> Any:
     """One value of a choice; v2 rejects booleans, of which v1.5 made words."""
     name = at[1]
     if isinstance(value, bool):
-        spec.note(f"{name}: {value} is written as the string {str(value)!r}, as v1.5 did", *at)
+        reason = f"{value} is written as the string {str(value)!r}, as v1.5 did"
+        spec.note(reason, *at[:2])
         return str(value)
     if _is_number(value) or isinstance(value, str):
         return value
@@ -166,7 +168,8 @@ def drawn_kind(drawn: dict[str, Any]) -> str:
 def _algorithm(spec: LegacySpec) -> str:
     value = spec.data.get("algorithm")
     if value is None:
-        spec.note("no algorithm is given: random, the default of v1.5 and of v2, is written out")
+        reason = "random, the default of v1.5 and of v2, because no algorithm is given"
+        spec.ledger.added("sampling_algorithm", reason)
         return "random"
     if str(value).lower() not in _ALGORITHMS:
         hint = f"use one of {', '.join(_ALGORITHMS)}"
@@ -178,6 +181,7 @@ def _objective(spec: LegacySpec) -> dict[str, str]:
     """The objective; of a metric with `default` and `enum` the default is taken."""
     at = "objective", "primary_metric"
     section = spec.mapping("objective")
+    spec.account(section, "objective")
     metric = section.get("primary_metric")
     if isinstance(metric, dict):
         others = [str(item) for item in metric.get("enum") or [] if item != metric.get("default")]
@@ -185,10 +189,11 @@ def _objective(spec: LegacySpec) -> dict[str, str]:
         if others:
             words = f"{', '.join(others[:3])}{', ...' if len(others) > 3 else ''}"
             verb = "has" if len(others) == 1 else "have"
-            spec.warn(
-                f"objective.primary_metric: v2 takes one metric; {metric} is written, and "
-                f"{len(others)} more of its enum {verb} no place ({words})",
+            spec.note(
+                f"v2 takes one metric; {metric} is written, and {len(others)} more of its enum "
+                f"{verb} no place ({words})",
                 *at,
+                outcome="lost",
             )
     if not isinstance(metric, str) or not metric:
         hint = "(v1.5 lets runsettings.sweep.objective give it): add it"
@@ -196,7 +201,6 @@ def _objective(spec: LegacySpec) -> dict[str, str]:
     goal = str(section.get("goal", "")).lower()
     if goal not in ("minimize", "maximize"):
         raise spec.refuse_value("use minimize or maximize", "objective", "goal")
-    spec.warn_unknown(section, ("primary_metric", "goal"), "objective")
     return {"goal": goal, "primary_metric": metric}
 
 
@@ -216,7 +220,7 @@ def _limits(spec: LegacySpec) -> dict[str, int]:
         if not _is_number(minutes) or not 0 < minutes < math.inf:
             raise spec.refuse_value("use a number above 0", "limits", "timeout_minutes")
         limits["timeout"] = round(minutes * 60)
-    spec.warn_unknown(section, (*_COUNTS, "timeout_minutes"), "limits")
+    spec.account(section, "limits")
     return limits
 
 
@@ -248,14 +252,15 @@ def _early_termination(spec: LegacySpec) -> dict[str, Any] | None:
         raise spec.refuse(f"{kind} needs {' or '.join(keys)}{both}: fix it", at)
     if "evaluation_interval" not in section:
         reason = "1, the documented default, is written out, because azure-ai-ml would send 0"
-        spec.note(f"early_termination.evaluation_interval: {reason}", at)
-    spec.warn_unknown(section, ("policy_type", "type", *keys, *_POLICY_DEFAULTS), at)
+        spec.ledger.added(f"{at}.evaluation_interval", reason)
+    spec.account(section, at)
+    for key in section:
+        if key in _POLICY_KEYS and key not in result:
+            spec.note(f"{kind} has no {key}", at, key, outcome="lost")
     return result
 
 
 # --- as Python text ---
-
-_WIDTH = 100
 
 
 def literal(value: object) -> str:
@@ -311,12 +316,3 @@ def sweep_arguments(body: dict[str, Any], used: set[str]) -> dict[str, str]:
 def call_text(function: str, arguments: dict[str, str]) -> str:
     """`function(a=1, b=2)`"""
     return f"{function}({', '.join(f'{key}={text}' for key, text in arguments.items())})"
-
-
-def call_lines(function: str, arguments: dict[str, str], column: int) -> str:
-    """The same, with a line for each argument if it is too long for a statement at `column`."""
-    line = call_text(function, arguments)
-    if column + len(line) < _WIDTH:
-        return line
-    lines = "".join(f"    {key}={text},\n" for key, text in arguments.items())
-    return f"{function}(\n{lines})"

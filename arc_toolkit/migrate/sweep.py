@@ -26,7 +26,7 @@ from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.threads import PRESTEP, RESTEP, cores_of, decide
 from arc_toolkit.edit.files.edits import Refused
 from arc_toolkit.edit.yaml.writer import Comment, file_text
-from arc_toolkit.findings import FileResult, Finding
+from arc_toolkit.findings import FileResult, Finding, Severity
 from arc_toolkit.migrate.legacy_spec import (
     SWEEP_RULE,
     LegacySpec,
@@ -43,14 +43,12 @@ from arc_toolkit.migrate.search_space import (
 from arc_toolkit.migrate.trial import (
     GROUP,
     PYTHON_NAMES,
-    SWEEP_KEYS,
     Trial,
     TrialInput,
     convert_environment,
     convert_trial,
     find_trial,
     kind_of,
-    legal_name,
 )
 from arc_toolkit.migrate.v2_jobs import (
     DEFAULT_INSTANCE_COUNT,
@@ -62,6 +60,7 @@ from arc_toolkit.migrate.v2_jobs import (
     binding,
     filled,
     job_text,
+    legal_name,
     resources,
 )
 from arc_toolkit.resources import render
@@ -72,10 +71,10 @@ def convert(path: str, data: bytes, settings: Settings, read_file: ReadFile) -> 
     try:
         if path == "-":
             raise Refused("standard input has no folder to write into: give the sweep's file")
-        sweep = parse_spec(path, data)
+        sweep = parse_spec(path, data, "SweepComponent")
         if kind_of(sweep.data) != "sweepcomponent":
             return FileResult(path, data)
-        new_files = _convert(sweep, settings, read_file)
+        new_files, threads = _convert(sweep, settings, read_file)
         before = {name: read_or_none(read_file, name) for name in new_files}
         for name, old in before.items():
             if old is not None and SWEEP_MARK.encode() not in old:
@@ -88,17 +87,23 @@ def convert(path: str, data: bytes, settings: Settings, read_file: ReadFile) -> 
         return FileResult(path, data)
     names = ", ".join(posixpath.relpath(name, posixpath.dirname(path) or ".") for name in new_files)
     message = f"the v1.5 sweep is written as v2: {names}"
+    entries = sweep.ledger.entries
+    severity: Severity = "warning" if any(item.needs_person for item in entries) else "note"
+    finding = Finding(SWEEP_RULE, severity, message, path, applied=True, ledger=entries)
     return FileResult(
         path,
         data,
-        findings=(Finding(SWEEP_RULE, "note", message, path, applied=True), *sweep.notes),
+        findings=(finding, *threads),
         new_files=tuple((name, text.encode()) for name, text in new_files.items()),
     )
 
 
-def _convert(sweep: LegacySpec, settings: Settings, read_file: ReadFile) -> dict[str, str]:
+def _convert(
+    sweep: LegacySpec, settings: Settings, read_file: ReadFile
+) -> tuple[dict[str, str], list[Finding]]:
+    """The new files, and what is said about threads."""
     spec = find_trial(sweep, read_file)
-    sweep.warn_unknown(sweep.data, SWEEP_KEYS)
+    sweep.account(sweep.data)
     body = sweep_body(sweep)
     python = settings.sweep_as == "python"
     space = body["search_space"]
@@ -107,7 +112,7 @@ def _convert(sweep: LegacySpec, settings: Settings, read_file: ReadFile) -> dict
     component_path = posixpath.join(posixpath.dirname(spec.path), f"{stem}.trial.v2.yaml")
     dockerfile = f"{stem}.trial.v2.dockerfile"
     environment = convert_environment(spec, read_file, trial.includes, dockerfile)
-    variables = _variables(sweep, trial, settings, environment.text, read_file)
+    variables, threads = _variables(sweep, trial, settings, environment.text, read_file)
     plan = SweepPlan(sweep, trial, settings, body, component_path, variables)
     _note_settings(plan)
     _note_variables(plan)
@@ -122,20 +127,20 @@ def _convert(sweep: LegacySpec, settings: Settings, read_file: ReadFile) -> dict
         text = sweep_job_text(plan, environment.moved(plan.move))
     else:
         text = step_text(plan)
-    return {**files, posixpath.join(plan.folder, name): text}
+    return {**files, posixpath.join(plan.folder, name): text}, threads
 
 
 def _variables(
     sweep: LegacySpec, trial: Trial, settings: Settings, packages: str, read_file: ReadFile
-) -> dict[str, str]:
+) -> tuple[dict[str, str], list[Finding]]:
     """The variables of the trial, over them those of the sweep, and those of `--threads`."""
     section = "environment_variables"
     both = {**trial.source.mapping(section), **sweep.mapping(section)}
     variables = {}
     for name, value in both.items():
         if name == RESTEP and PRESTEP not in both:
-            message = f"{RESTEP}, which nothing reads, is written as {PRESTEP}"
-            trial.source.note(message, section, name)
+            reason = f"{RESTEP}, which nothing reads, is written as {PRESTEP}"
+            trial.source.note(reason, section, name)
             name = PRESTEP
         variables[str(name)] = "" if value is None else str(value)
     command = trial.plain_command
@@ -152,43 +157,56 @@ def _variables(
     decision = decide(settings, evidence, instance_type=settings.instance_type)
     note = partial(Finding, "threads", path=sweep.path, reason=decision.reason)
     if decision.how == "cannot":
-        sweep.notes.append(note(severity="warning", message="no threads are set"))
-    elif added := decision.variables(variables):
+        return variables, [note(severity="warning", message="no threads are set")]
+    if added := decision.variables(variables):
         message = f"{' and '.join(added)} set for threads"
-        sweep.notes.append(note(severity="note", message=message, applied=True))
-        variables |= added
-    return variables
+        return variables | added, [note(severity="note", message=message, applied=True)]
+    return variables, []
 
 
 def _note_settings(plan: SweepPlan) -> None:
-    sweep, settings = plan.sweep, plan.settings
+    ledger, settings = plan.sweep.ledger, plan.settings
     for option, value, default in (
         ("--instance-type", settings.instance_type, DEFAULT_INSTANCE_TYPE),
         ("--instance-count", settings.instance_count, DEFAULT_INSTANCE_COUNT),
     ):
         if value is None:
             reason = f"{default} is written, what AzureML takes for a job without one"
-            sweep.note(f"{option} is not given: {reason}")
+            place = f"resources.{option[2:].replace('-', '_')}"
+            ledger.added(place, f"{option} is not given: {reason}")
     if settings.compute is None:
         hint = "put in the name of the attached cluster"
-        sweep.warn(f"--compute is not given: {UNSET} is written; {hint}")
+        ledger.by_hand("compute", f"--compute is not given: {UNSET} is written; {hint}")
     if settings.sweep_as == "job":
-        sweep.note(
-            "instance_type and instance_count are plain values: a standalone job takes no binding "
-            "there; change them with `az ml job create --set resources.instance_type=...`, or use "
-            "--as step"
+        ledger.added(
+            "resources",
+            "plain values: a standalone job takes no binding there; change them with "
+            "`az ml job create --set resources.instance_type=...`, or use --as step",
         )
-    if unset := [item.name for item in plan.constants if not item.has_default]:
-        hint = "set a path or value before it is submitted"
-        sweep.warn(f"v1.5 gets {', '.join(unset)} from the caller: {hint}")
-    if absent := [item.name for item in plan.absent]:
-        sweep.note(f"optional inputs without a value are left out: {', '.join(absent)}")
+    for item in plan.constants:
+        if not item.has_default:
+            hint = "set a path or value before it is submitted"
+            ledger.by_hand(f"inputs.{item.name}", f"v1.5 gets it from the caller: {hint}")
+    for item in plan.absent:
+        ledger.note(f"inputs.{item.name}", "it is optional and without a value: left out")
+    _note_quoting(plan)
+
+
+def _note_quoting(plan: SweepPlan) -> None:
+    """A swept value is put into the command as it is, and the shell splits it."""
+    for name, drawn in plan.swept.items():
+        values = [value for value in drawn.get("values", ()) if isinstance(value, str)]
+        if special := next((value for value in values if shlex.quote(value) != value), None):
+            placeholder = f"${{{{inputs.{name}}}}}"
+            reason = f"the shell sees {special!r} unquoted: write '{placeholder}' in the command "
+            reason += "if it is one word"
+            plan.sweep.ledger.by_hand(f"search_space.{name}", reason)
 
 
 def _note_variables(plan: SweepPlan) -> None:
     if not plan.variables:
         return
-    message = f"{', '.join(plan.variables)}: "
+    message = ""
     if plan.settings.sweep_as == "job":
         message += "written under trial.environment_variables, which a sweep job keeps"
     else:
@@ -305,7 +323,7 @@ def component_text(plan: SweepPlan, header: str, environment: Any) -> str:
     name = legal_name(str(old or stem), component=True)
     if old and name != old:
         reason = "v2 names are lower case letters, digits and underscores"
-        spec.note(f"the component is named {name}: {reason}", "name")
+        spec.note(f"it is {name}: {reason}", "name")
     prefix = "" if plan.settings.sweep_as == "job" else _exports(plan.variables, plan.cores)
     tree = {
         Comment(header): None,
@@ -385,7 +403,8 @@ def sweep_job_text(plan: SweepPlan, environment: Any) -> str:
     """A standalone sweep job, which cannot refer to a component: the trial is inline."""
     if includes := plan.trial.includes:
         words = f"copy {', '.join(includes)} beside the code, or use --as step"
-        plan.sweep.warn(f"a sweep job takes no additional includes: {words}")
+        reason = f"a sweep job takes no additional includes: {words}"
+        plan.sweep.ledger.by_hand("additional_includes", reason)
     without = ", without its environment variables" if plan.variables else ""
     same = f"{plan.component} is the same trial as a component{without}"
     trial = {

@@ -15,19 +15,11 @@ from typing import Any
 from arc_toolkit.edit.files.edits import Refused
 from arc_toolkit.migrate.legacy_spec import LegacySpec, ReadFile, parse_spec, read_or_none
 from arc_toolkit.migrate.search_space import DISTRIBUTIONS, POLICIES, drawn_kind
+from arc_toolkit.migrate.v2_jobs import DEFAULT_IMAGE, legal_name
 
+# Its rows in the table of arguments.
+TRIAL = "trial"
 _LAUNCHERS = {"mpi": "mpi", "torch.distributed": "pytorch", "pytorch": "pytorch"}
-_COMMON_KEYS = (
-    *("$schema", "name", "version", "display_name", "type", "description", "tags"),
-    *("is_deterministic", "inputs", "outputs", "environment_variables"),
-)
-SWEEP_KEYS = (
-    *(*_COMMON_KEYS, "trial", "algorithm", "search_space", "objective", "limits"),
-    "early_termination",
-)
-_TRIAL_KEYS = (
-    *(*_COMMON_KEYS, "code", "command", "launcher", "environment", "successful_return_code"),
-)
 # Parameter types of v1.5 and their v2 names.
 _PARAMETERS = {
     **{kind: kind for kind in ("string", "integer", "number", "boolean")},
@@ -48,19 +40,6 @@ _PORTS = {
 _MODES = {
     "inputs": {"mount": "ro_mount", "download": "download", "direct": "direct"},
     "outputs": {"mount": "rw_mount", "upload": "upload"},
-}
-_DECLARED_KEYS = {
-    "inputs": (
-        "type",
-        "description",
-        "datastore_mode",
-        "optional",
-        "default",
-        "min",
-        "max",
-        "enum",
-    ),
-    "outputs": ("type", "description", "datastore_mode", "optional"),
 }
 # Names that the Python form uses itself (templates/sweep_pipeline.py.j2).
 PYTHON_NAMES = (
@@ -135,7 +114,9 @@ def find_trial(sweep: LegacySpec, read_file: ReadFile) -> LegacySpec:
     if reference is None:
         raise sweep.refuse("the sweep has no trial: add `trial: file:./spec.yaml`")
     is_inline = isinstance(reference, dict)
-    trial = sweep.inside("trial") if is_inline else _read_trial(sweep, str(reference), read_file)
+    trial = (
+        sweep.inside("trial", TRIAL) if is_inline else _read_trial(sweep, str(reference), read_file)
+    )
     kind = kind_of(trial.data)
     if kind in ("commandcomponent", "distributedcomponent"):
         return trial
@@ -162,7 +143,7 @@ def _read_trial(sweep: LegacySpec, reference: str, read_file: ReadFile) -> Legac
     if data is None:
         reason = f"the trial {name} cannot be read: fix the path or add the file"
         raise sweep.refuse(reason, "trial")
-    return parse_spec(path, data, sweep.notes)
+    return parse_spec(path, data, TRIAL, sweep.ledger)
 
 
 def convert_trial(
@@ -177,24 +158,22 @@ def convert_trial(
 
     `python`: names must be Python identifiers too.
     """
-    source.warn_unknown(source.data, _TRIAL_KEYS)
+    source.account(source.data)
     if str(source.data.get("successful_return_code", "Zero")).lower() != "zero":
-        key = "successful_return_code"
-        source.warn(f"{key} has no equivalent in v2: only 0 is success", key)
+        source.note("only 0 is success in v2", "successful_return_code", outcome="lost")
     text, distribution = _command(source)
     inputs = _merged_inputs(source, sweep)
     outputs = source.mapping("outputs")
     for name in sweep.mapping("outputs"):
         if name not in outputs:
-            reason = "has no equivalent: a v2 sweep has the outputs of its trial"
-            sweep.warn(f"output {name} of the sweep {reason}", "outputs", name)
+            reason = "a v2 sweep has the outputs of its trial"
+            sweep.note(reason, "outputs", name, outcome="lost")
     for name, drawn in space.items():
         if name not in inputs:
-            inputs[name] = {"type": drawn_kind(drawn)}
-            reason = (
-                f"is swept but is not an input of the trial: declared there as {drawn_kind(drawn)}"
-            )
-            sweep.note(f"{name} {reason}", "search_space", name)
+            kind = drawn_kind(drawn)
+            inputs[name] = {"type": kind}
+            reason = f"it is swept but is not an input of the trial: declared there as {kind}"
+            sweep.note(reason, "search_space", name)
     names = _legal_names(source, inputs, python, "inputs")
     output_names = _legal_names(source, outputs, python, "outputs")
     swept = {names[name]: drawn for name, drawn in space.items()}
@@ -225,8 +204,8 @@ def convert_trial(
     )
     for item in trial.inputs_in(GROUP.sub("", trial.command)):
         if item.is_absent and item.name not in swept:
-            message = f"the command uses the optional input {item.name} outside of brackets"
-            source.warn(f"{message}: v2 has no value for it then", at)
+            reason = f"it uses the optional input {item.name} outside of brackets"
+            source.note(f"{reason}: v2 has no value for it then", at, outcome="by hand")
     return trial, swept
 
 
@@ -245,16 +224,14 @@ def _command(source: LegacySpec) -> tuple[str, dict[str, Any] | None]:
         raise source.refuse(reason, "launcher")
     if not isinstance(command, str) or not command.strip():
         raise source.refuse("launcher.additional_arguments has no command: add it", "launcher")
-    source.warn_unknown(launcher, ("type", "additional_arguments"), "launcher")
+    source.account(launcher, "launcher")
     if command.split()[0].endswith(".py"):
-        message = "the launcher's script is started with `python`, which v1.5 put before it"
-        source.note(message, "launcher")
+        reason = "the script is started with `python`, which v1.5 put before it"
+        source.note(reason, "launcher", "additional_arguments")
         command = f"python {command.lstrip()}"
-    source.note(
-        "distribution.process_count_per_instance is 1: v1.5 takes it from "
-        "runsettings.resource_layout.process_count_per_node",
-        "launcher",
-    )
+    where = "runsettings.resource_layout.process_count_per_node"
+    reason = f"1: v1.5 takes it from {where}"
+    source.ledger.added("distribution.process_count_per_instance", reason)
     return command, {"type": kind, "process_count_per_instance": 1}
 
 
@@ -267,8 +244,7 @@ def _merged_inputs(source: LegacySpec, sweep: LegacySpec) -> dict[str, dict[str,
                 reason = f"input {name} has no declaration: write its type below it"
                 raise spec.refuse(reason, "inputs", name)
             if merged.get(name, declaration) != declaration:
-                message = f"inputs.{name}: the trial's declaration is taken, as in v1.5"
-                sweep.note(message, "inputs", name)
+                sweep.note("the trial's declaration is taken, as in v1.5", "inputs", name)
             merged[name] = declaration
     return merged
 
@@ -285,15 +261,6 @@ def _includes(source: LegacySpec, read_file: ReadFile) -> list[str]:
 
 
 # --- names and declarations ---
-
-
-def legal_name(name: str, *, component: bool = False) -> str:
-    """A name that v2 takes: letters, digits and underscores; of a component, in lower case."""
-    text = re.sub(r"[^a-zA-Z0-9_]+", "_", name)
-    if component:
-        text = text.lower().lstrip("_") or "component"
-        return text if text[0].isalpha() else f"c_{text}"
-    return text if text and not text[0].isdigit() else f"_{text}"
 
 
 def _legal_names(
@@ -314,7 +281,7 @@ def _legal_names(
             reason = "another one would be the same in v2"
         used.add(new.lower())
         if new != name:
-            spec.note(f"{section}.{name} is named {new}: {reason}", section, name)
+            spec.note(f"it is named {new}: {reason}", section, name)
         result[name] = new
     return result
 
@@ -341,9 +308,9 @@ def _declaration(spec: LegacySpec, section: str, name: str, old: Any) -> dict[st
         if new := _MODES[section].get(str(mode).lower()):
             declared["mode"] = new
         else:
-            message = f"{section}.{name}: the mode {mode} has no equivalent in v2"
-            spec.warn(message, section, name, "datastore_mode")
-    spec.warn_unknown(old, _DECLARED_KEYS[section], section, name)
+            reason = f"v2 has no mode {mode}"
+            spec.note(reason, section, name, "datastore_mode", outcome="lost")
+    spec.account(old, section, name, row=section)
     return declared
 
 
@@ -354,12 +321,12 @@ def _type(spec: LegacySpec, section: str, name: str, old: dict[str, Any]) -> str
         raise spec.refuse(f"{section}.{name} has no type: add one", section, name)
     if len(kinds) > 1:
         reason = f"v2 takes one type; of {', '.join(kinds)} the first is written"
-        spec.warn(f"{section}.{name}: {reason}", section, name)
+        spec.note(reason, section, name, outcome="lost")
     low = kinds[0].lower()
     kind = _PARAMETERS.get(low) or _PORTS.get(low)
     if kind is None:
         kind = "uri_file" if low.endswith("file") else "uri_folder"
-        spec.note(f"{section}.{name}: the type {kinds[0]} is written as {kind}", section, name)
+        spec.note(f"the type {kinds[0]} is written as {kind}", section, name)
     return kind
 
 
@@ -407,14 +374,8 @@ def convert_command(text: str, rename: Callable[[str, str], str]) -> str:
 
 # --- the environment ---
 
-# For a spec without an image: AMLARC needs Ubuntu 20.04 or later, and this one carries MPI.
-DEFAULT_IMAGE = "mcr.microsoft.com/azureml/openmpi4.1.0-ubuntu20.04:latest"
 # For `pip_requirements_file`, which names no Python.
 DEFAULT_PYTHON = "python=3.10"
-_CONDA_KEYS = (
-    *("conda_dependencies", "conda_dependencies_file", "pip_requirements_file"),
-    *("userManagedDependencies", "user_managed_dependencies"),
-)
 
 
 @dataclass
@@ -448,18 +409,18 @@ def convert_environment(
     section = spec.mapping("environment")
     if section.get("name"):
         version = section.get("version")
-        spec.warn_unknown(section, ("name", "version", "os"), "environment")
+        spec.account(section, "environment")
         label = f":{version}" if version else "@latest"
         return ConvertedEnvironment(f"azureml:{section['name']}{label}")
     docker = spec.mapping("environment", "docker")
     conda = spec.mapping("environment", "conda")
     build = spec.mapping("environment", "docker", "build")
-    spec.warn_unknown(section, ("docker", "conda", "os", "version"), "environment")
-    spec.warn_unknown(docker, ("image", "build"), "environment", "docker")
-    spec.warn_unknown(conda, _CONDA_KEYS, "environment", "conda")
+    spec.account(section, "environment")
+    spec.account(docker, "environment", "docker")
+    spec.account(conda, "environment", "conda")
     if str(section.get("os", "linux")).lower() != "linux":
-        message = f"environment.os {section['os']}: AMLARC runs Linux only; linux is written"
-        spec.warn(message, "environment", "os")
+        reason = f"{section['os']}: AMLARC runs Linux only; linux is written"
+        spec.note(reason, "environment", "os", outcome="lost")
     value: dict[str, Any] = {}
     result = ConvertedEnvironment(value)
     if build.get("dockerfile"):
@@ -469,13 +430,12 @@ def convert_environment(
         value["image"] = docker.get("image") or DEFAULT_IMAGE
         result.text = str(value["image"])
         if not docker.get("image"):
-            message = f"the environment names no image; {DEFAULT_IMAGE} is written: check it"
-            spec.warn(message, "environment")
+            reason = f"it names no image; {DEFAULT_IMAGE} is written: check it"
+            spec.note(reason, "environment", outcome="by hand")
     packages = _packages(spec, conda, read_file, result)
     if packages is not None and "build" in value:
-        message = "environment.conda beside a Dockerfile has no place in v2"
-        hint = "install its packages in the Dockerfile"
-        spec.warn(f"{message}: {hint}", "environment", "conda")
+        reason = "beside a Dockerfile it has no place in v2: install its packages in the Dockerfile"
+        spec.note(reason, "environment", "conda", outcome="lost")
     elif packages is not None:
         value["conda_file"] = packages
         if isinstance(packages, dict) and not conda.get("conda_dependencies"):
@@ -509,8 +469,8 @@ def _build(
             if posixpath.basename(include) == posixpath.basename(path):
                 path, data = include, read_or_none(read_file, posixpath.join(folder, include))
     if data is None:
-        message = f"the Dockerfile {path} is not beside the spec: put it there or fix build.path"
-        spec.warn(message, "environment", "docker", "build", "dockerfile")
+        reason = f"{path} is not beside the spec: put it there or fix build.path"
+        spec.note(reason, "environment", "docker", "build", "dockerfile", outcome="by hand")
     result.text = (data or b"").decode("utf-8", "replace")
     return {"path": posixpath.dirname(path) or ".", "dockerfile_path": posixpath.basename(path)}
 
@@ -534,7 +494,7 @@ def _packages(
         text = data.decode("utf-8", "replace")
         result.text += "\n" + text
         if key == "conda_dependencies_file":
-            parse_spec(full_path, data)
+            parse_spec(full_path, data, "")
             return path
         lines = [line.split(" #")[0].strip() for line in text.splitlines()]
         packages = [line for line in lines if line and not line.startswith("#")]

@@ -5,13 +5,13 @@
 
     values.script_arguments(<args>, statement)
         ["--data", Data("images", "file", "azureml:mnist@latest", registered=True), "--size",
-         PipelineParameter("size", 5), "--epochs", Unsaid("options.epochs")]
+         PipelineParameter("size", 5), "--epochs", "SET_ME"]
 
-`Ports` makes the command line and the inputs and outputs of a v2 job of them.
+`Ports` makes the command line and the inputs and outputs of a v2 job of them. Every argument of
+these objects gets its entry in the ledger of the conversion.
 
-Signatures: azureml-core 1.61, azureml-pipeline-core and azureml-train-core 1.62. Microsoft Learn,
-"Access data in a job": a registered dataset of v1 is an mltable in v2, a FileDataset with the mode
-eval_mount, a TabularDataset with direct.
+Microsoft Learn, "Access data in a job": a registered dataset of v1 is an mltable in v2, a
+FileDataset with the mode eval_mount, a TabularDataset with direct.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from arc_toolkit.edit.code.values import (
     is_change,
 )
 from arc_toolkit.edit.yaml.writer import Comment
-from arc_toolkit.migrate.trial import legal_name
-from arc_toolkit.migrate.v2_jobs import UNSET, filled
+from arc_toolkit.migrate.ledger import Ledger, argument_rows, signature
+from arc_toolkit.migrate.v2_jobs import DEFAULT_IMAGE, UNSET, binding, filled, legal_name
 
 HYPERDRIVE = "azureml.train.hyperdrive"
 
@@ -50,13 +50,6 @@ class PipelineParameter:
 
 
 @dataclass(frozen=True)
-class Unsaid:
-    """A value among others that the code does not say, with its text."""
-
-    text: str
-
-
-@dataclass(frozen=True)
 class Data:
     """A dataset or the output of another step, as an input; `path` is that of v2, if known."""
 
@@ -67,6 +60,34 @@ class Data:
     registered: bool = False
     download: bool = False
 
+    @property
+    def v2_type(self) -> str:
+        if self.kind == "table" or self.registered:
+            return "mltable"
+        is_file = posixpath.splitext(self.path)[1] and "://" in self.path
+        return "uri_file" if is_file else "uri_folder"
+
+    @property
+    def v2_mode(self) -> str:
+        if self.kind == "table":
+            return "direct"
+        mode = "download" if self.download else "mount" if self.registered else ""
+        return f"eval_{mode}" if self.registered else mode
+
+    def step_input(self, name: str) -> Any:
+        """A binding, with type and mode if the step does not read it in the default way."""
+        if mode := self.v2_mode:
+            return {"type": self.v2_type, "path": binding(name), "mode": mode}
+        return binding(name)
+
+    def job_input(self) -> dict[Any, Any]:
+        """The v2 input of a job; a comment takes the place of a path that is not known."""
+        hint = "an MLTable" if self.kind == "table" else "a folder or URL"
+        tree: dict[Any, Any] = {"type": self.v2_type, "path": self.path}
+        if not self.path:
+            tree[Comment(f"path: azureml:NAME@latest, or {hint}")] = None
+        return filled({**tree, "mode": self.v2_mode})
+
 
 @dataclass(frozen=True)
 class Output:
@@ -74,13 +95,28 @@ class Output:
 
     name: str
     is_dataset: bool = False
+    kind: Literal["file", "table"] = "file"
+    # As in v2; empty: v2's own default.
+    path: str = ""
+    mode: str = ""
+    # The data asset that it is registered as.
+    asset: str = ""
+
+    def job_output(self, file_name: str = "") -> dict[str, Any]:
+        """The v2 output: a folder, or the file `file_name` in it."""
+        path = f"{self.path.rstrip('/')}/{file_name}" if self.path and file_name else self.path
+        kind = "uri_file" if file_name else "uri_folder"
+        return filled({"type": kind, "path": path, "mode": self.mode, "name": self.asset})
 
 
 @dataclass(frozen=True)
 class NamedObject:
-    """A compute, datastore or environment; of the last, with its version or label."""
+    """A compute, datastore or environment; the default datastore has no name."""
 
     name: str
+    # Of an environment: whether the code builds it, and its v2 form, if that is known.
+    is_built: bool = False
+    inline: dict[str, Any] = field(default_factory=dict)
 
 
 class _NamedObjects(dict[str, NamedObject]):
@@ -91,25 +127,25 @@ class _NamedObjects(dict[str, NamedObject]):
 
 
 _OBJECTS = Data | Output | NamedObject
-_DATASET_OUTPUTS = frozenset(
-    {"OutputFileDatasetConfig", "OutputTabularDatasetConfig", "HDFSOutputDatasetConfig"}
-)
-
+# Where v1 puts an output without a path of its own.
+_V1_PATH = "azureml/{run-id}/{output-name}"
+_OUTPUT_MODES = {"mount": "rw_mount", "upload": "upload"}
 # Methods of an output that give it back, and methods that only a dataset or an output has.
 _OUTPUT_METHODS = frozenset({"as_mount", "as_upload", "register_on_complete"})
 _DATA_METHODS = frozenset(
     {"as_named_input", "as_input", "as_mount", "as_download", "as_direct", "register"}
 )
+# Methods of an environment that do not change it.
+_ENVIRONMENT_METHODS = frozenset({"register", "build", "build_local", "save_to_directory", "clone"})
 
 
 class V1Values(Evaluator):
-    """Reads values, datasets and outputs in one module."""
+    """Reads values, datasets and outputs in one module, for one conversion."""
 
     def __init__(self, resolver: SdkResolver) -> None:
         super().__init__(resolver.module, resolver.file, effort=resolver.effort)
         self._resolver = resolver
-        # What the reader of the result has to know about values.
-        self.remarks: list[str] = []
+        self.ledger = Ledger()
 
     # --- what SDK v1 adds to the evaluator ---
 
@@ -133,63 +169,68 @@ class V1Values(Evaluator):
         """An object of SDK v1, by the last name of the function."""
         name = last_name(node.func)
         path = self.import_path(node.func, statement) or ""
-        order: tuple[str, ...]
 
         def text(key: str, *order: str) -> str:
             return self._text(call_arguments(node, order, statement).values.get(key))
 
         match name:
             case "PipelineParameter":
-                order = ("name", "default_value")
+                order = signature(name)
                 default = self.value(*call_arguments(node, order, statement).values[order[1]])
                 is_data = isinstance(default, Data)
                 return default if is_data else PipelineParameter(text("name", *order), default)
             case "get" | "getenv" if path in ("os.environ.get", "os.getenv"):
                 variable, value = (self.value(item, statement) for item in node.args)
-                remark = f"{value!r} is the default of the environment variable {variable}"
-                self.remarks.append(remark)
+                reason = f"{value!r} is the default of the environment variable {variable}"
+                self.ledger.added(str(variable), reason)
                 return value
-            case "PipelineData":
-                return Output(text("name", "name"))
-            case _ if name in _DATASET_OUTPUTS:
-                return Output(text("name", "name"), is_dataset=True)
-            case "DatasetConsumptionConfig":
-                bound = call_arguments(node, ("name", "dataset"), statement).values["dataset"]
-                return replace(self.data_of(*bound), name=text("name", "name"))
+            case "PipelineData" | "DatasetConsumptionConfig":
+                return self._port(node, statement, name)
+            case _ if name.endswith("OutputDatasetConfig") or name == "OutputFileDatasetConfig":
+                return self._port(node, statement, name)
+            case "OutputTabularDatasetConfig":
+                return Output(text("name", "name"), is_dataset=True, kind="table")
             case "get_by_name":
                 order = ("workspace", "name", "version")
                 return _registered(text("name", *order), text("version", *order))
+            case "get_default_datastore":
+                return NamedObject("")
         match node.func:
             case ast.Attribute(value=ast.Attribute(attr="File")):
                 return Data(kind="file", path=self._path(node, statement))
             case ast.Attribute(value=ast.Attribute(attr="Tabular")):
                 return Data(kind="table")
             case _ if ".Environment" in path:
-                keys = ("workspace", "name", "version", "label")
-                order = keys if name == "get" else ("name",)
-                version, label = text("version", *order), text("label", *order) or "latest"
-                is_version = version and version.lower() != "latest"
-                label = f":{version}" if is_version else f"@{label}"
-                return NamedObject(text("name", *order) + label)
+                return _environment(name, text)
             case _ if path.startswith("azureml."):
                 return self._named_object(node, statement)
             case ast.Attribute(value=holder):
-                return self._method(name, holder, text, statement)
+                return self._method(node, name, holder, text, statement)
         return super().call(node, statement)
 
     def _method(
-        self, name: str, holder: ast.expr, text: Callable[..., str], statement: Statement
+        self,
+        call: ast.Call,
+        name: str,
+        holder: ast.expr,
+        text: Callable[..., str],
+        statement: Statement,
     ) -> Any:
         """The value of `holder.name(...)`."""
         value = self.value_or_none(holder, statement)
         if isinstance(value, _NamedObjects) and name == "get":
             return NamedObject(text("name", "name"))
         if name == "clone":
-            return NamedObject(text("new_name", "new_name"))
-        if isinstance(value, Output) and value.is_dataset and name in _OUTPUT_METHODS:
-            return value
+            return NamedObject(text("new_name", "new_name"), is_built=True)
+        is_dataset = isinstance(value, Output) and value.is_dataset
         if name not in _DATA_METHODS and not isinstance(value, Data | Output):
             raise OpaqueValue(f"it is made by {name}()")
+        if name in argument_rows():
+            self.account(call, statement, name, getattr(value, "name", ""))
+        if isinstance(value, Output) and is_dataset and name in _OUTPUT_METHODS:
+            if name == "register_on_complete":
+                return replace(value, asset=text("name", "name"))
+            return replace(value, mode=_OUTPUT_MODES[name.removeprefix("as_")])
         data = self.data_of(holder, statement)
         match name:
             case "as_named_input" | "as_input":
@@ -205,6 +246,53 @@ class V1Values(Evaluator):
         is_table = name.startswith(("read_", "parse_"))
         kind = "table" if is_table else data.kind
         return replace(data, kind=kind, path="", registered=False)
+
+    def account(
+        self, call: ast.Call, statement: Statement, source: str, name: str = ""
+    ) -> dict[str, Bound]:
+        """The arguments of a call, each with its entry in the ledger."""
+        arguments = call_arguments(call, signature(source), statement)
+        self.ledger.read(source, arguments.values, name)
+        if arguments.rest:
+            self.ledger.by_hand("**", arguments.rest, source)
+        return arguments.values
+
+    def _port(self, call: ast.Call, statement: Statement, source: str) -> Data | Output:
+        """A dataset as an input, or an output, by the call that makes it."""
+        order = signature(source)
+        name = self._text(call_arguments(call, order, statement).values.get("name"))
+        values = self.account(call, statement, source, name)
+        label = f"{source}({name})" if name else source
+        mode = self._text(values.get("mode") or values.get("output_mode"))
+        if source == "DatasetConsumptionConfig":
+            data = replace(self.data_of(*values["dataset"]), name=name)
+            is_download = data.download or mode == "download"
+            return replace(data, kind=data.kind or ("file" if mode else ""), download=is_download)
+        if mode and mode not in _OUTPUT_MODES:
+            self.ledger.by_hand("output_mode", f"v2 has no mode {mode}", label)
+        path = ""
+        for key in ("datastore", "destination"):
+            try:
+                path = self._output_path(*values[key]) if key in values else path
+            except (OpaqueValue, ValueError, AttributeError):
+                self.ledger.by_hand(key, short(values[key][0]), label)
+        is_dataset = source != "PipelineData"
+        return Output(name, is_dataset, path=path, mode=_OUTPUT_MODES.get(mode, ""))
+
+    def _output_path(self, node: ast.expr, statement: Statement) -> str:
+        """`datastore` or `(datastore, "path")` as the v2 path of an output."""
+        made, where = self.follow(node, statement)
+        if isinstance(made, ast.Constant) and made.value is None:
+            return ""
+        store, inside = made.elts if isinstance(made, ast.Tuple) else (made, None)
+        text = _V1_PATH if inside is None else str(self.value(inside, where)).strip("/")
+        value = self.value(store, where)
+        name = value if isinstance(value, str) else value.name
+        if not name and inside is None:  # what v2 does by itself
+            return ""
+        for old, new in (("run-id", "name"), ("output-name", "output_name")):
+            text = text.replace(f"{{{old}}}", f"${{{{{new}}}}}")
+        return f"azureml://datastores/{name or '${{default_datastore}}'}/paths/{text}"
 
     def _named_object(self, call: ast.Call, statement: Statement) -> NamedObject:
         """`ComputeTarget(ws, "k8s")`, `ComputeTarget.create(workspace=ws, name="k8s")`."""
@@ -244,7 +332,7 @@ class V1Values(Evaluator):
         """A value without objects of the SDK in it; a PipelineParameter is one."""
         value = self.value(node, statement)
         if not _is_plain(value):
-            raise OpaqueValue(f"it is {short(node)}")
+            raise OpaqueValue(node)
         return value
 
     def _text(self, bound: Bound | None) -> str:
@@ -263,47 +351,64 @@ class V1Values(Evaluator):
             ]
             value = _agreed_data([item if isinstance(item, Data) else Data() for item in values])
         if isinstance(value, Output):
-            return Data(value.name or variable, "file")
+            return Data(value.name or variable, value.kind)
         if isinstance(value, Data):
             return value if value.name else replace(value, name=variable)
-        raise OpaqueValue(f"it is {short(node)}")
+        raise OpaqueValue(node)
 
     def output_of(self, node: ast.expr, statement: Statement) -> Output:
         """An output, by the name in the call that makes it, or by its variable."""
         value = self.value_or_none(node, statement)
         name = value.name if isinstance(value, Data | Output) else ""
         if not name and not isinstance(node, ast.Name):
-            raise OpaqueValue(f"it is {short(node)}")
-        return Output(name or getattr(node, "id", ""))
+            raise OpaqueValue(node)
+        made = value if isinstance(value, Output) else Output("")
+        return replace(made, name=name or getattr(node, "id", ""))
 
     def name_of(self, node: ast.expr, statement: Statement) -> str:
-        """The name of a compute, datastore or environment."""
+        """The name of a compute or datastore."""
         value = self.operand(self.value(node, statement))
         name = value.name if isinstance(value, NamedObject) else value
         if not isinstance(name, str) or not name.strip(":@"):
-            raise OpaqueValue(f"it is {short(node)}")
+            raise OpaqueValue(node)
         return name
 
-    def environment(self, node: ast.expr, statement: Statement) -> str:
-        """`name:version` or `name@label`, with the version that is set after it is made."""
+    def environment(
+        self, node: ast.expr, statement: Statement
+    ) -> tuple[str | dict[str, Any], dict[str, str]]:
+        """An environment, and the environment variables that are set on it after it is made.
+
+        It is `name:version` or `name@label`, or the v2 form of one that is built here.
+        """
         name = self.name_of(node, statement)
-        for use in self.later_uses(node, statement):
-            if use.how == "assign" and use.path == ("version",):
-                base = name.partition("@")[0].partition(":")[0]
-                name = f"{base}:{self.plain(use.value, use.statement)}"
-        return name
-
-    def variables(self, node: ast.expr, statement: Statement) -> dict[str, str]:
-        """The environment variables that are set on an environment after it is made."""
+        value = self.operand(self.value(node, statement))
+        made = value if isinstance(value, NamedObject) else NamedObject(name)
+        inline, is_built = dict(made.inline), made.is_built
         variables: dict[str, str] = {}
         for use in self.later_uses(node, statement):
-            if use.how == "assign" and use.path[:1] == ("environment_variables",):
-                value = self.plain(use.value, use.statement)
-                value = {use.path[1][1:-1]: value} if len(use.path) > 1 else value
-                if not isinstance(value, dict):
-                    raise OpaqueValue(f"it is {short(use.value)}")
-                variables |= value
-        return {str(name): str(value) for name, value in variables.items()}
+            setting = use.path if use.how == "assign" else ()
+            if setting == ("version",):
+                base = name.partition("@")[0].partition(":")[0]
+                name = f"{base}:{self.plain(use.value, use.statement)}"
+            elif setting == ("docker", "base_image") and inline:
+                inline["image"] = str(self.plain(use.value, use.statement))
+            elif setting[:1] == ("environment_variables",):
+                given = self.value_or_none(use.value, use.statement)
+                given = {use.path[1][1:-1]: given} if len(use.path) > 1 else given
+                if not isinstance(given, dict) or not _is_plain(given) or None in given.values():
+                    self.ledger.by_hand("environment_variables", f"set on {short(node)}")
+                    continue
+                variables |= {str(key): str(item) for key, item in given.items()}
+            elif use.how != "argument" and use.path[-1] not in _ENVIRONMENT_METHODS:
+                is_built, inline = True, {}
+        if is_built and not inline:
+            base = name.partition("@")[0]
+            reason = f"{base} is built in this code, and azureml:{name} is written, which v1 "
+            reason += (
+                "registers when it runs: check that it is there, or write image and conda_file"
+            )
+            self.ledger.by_hand("environment", reason)
+        return inline or name, variables
 
     def later_uses(self, node: ast.expr, statement: Statement) -> Iterator[Use]:
         """What is said about the object of a name between its binding and a statement."""
@@ -316,28 +421,30 @@ class V1Values(Evaluator):
         if not isinstance(made, ast.List | ast.Tuple):
             return [(node, statement)]
         if any(isinstance(item, ast.Starred) for item in made.elts):
-            raise OpaqueValue(f"it is {short(made)}")
+            raise OpaqueValue(made)
         if any(is_change(use) for use in self.later_uses(node, statement)):
             raise OpaqueValue(f"{short(node)} is changed after it is made")
         return [(item, where) for item in made.elts]
 
-    def script_arguments(self, node: ast.expr, statement: Statement) -> list[Any]:
+    def script_arguments(self, name: str, node: ast.expr, statement: Statement) -> list[Any]:
         """Arguments of a script: values, and the data, outputs and parameters among them."""
         try:
             items = self.items(node, statement)
         except OpaqueValue:  # changed after it is made, or with other lists in it
             return list(self.value(node, statement))
-        return [self._script_argument(*item) for item in items]
-
-    def _script_argument(self, node: ast.expr, statement: Statement) -> Any:
-        value = self.value_or_none(node, statement)
-        if isinstance(value, Output):
-            return self.output_of(node, statement)
-        if isinstance(value, Data) and (value.kind or value.path):
-            return self.data_of(node, statement)
-        is_null = isinstance(node, ast.Constant) and node.value is None
-        is_unknown = value is None and not is_null
-        return Unsaid(short(node)) if is_unknown or isinstance(value, _OBJECTS) else value
+        words = []
+        for item, where in items:
+            value = self.value_or_none(item, where)
+            is_null = isinstance(item, ast.Constant) and item.value is None
+            if isinstance(value, Output):
+                value = self.output_of(item, where)
+            elif isinstance(value, Data) and (value.kind or value.path):
+                value = self.data_of(item, where)
+            elif (value is None and not is_null) or isinstance(value, _OBJECTS):
+                self.ledger.by_hand(name, short(item))
+                value = UNSET
+            words.append(value)
+        return words
 
 
 def _is_plain(value: Any) -> bool:
@@ -366,40 +473,59 @@ def _registered(name: str, version: str = "") -> Data:
     return Data(path=f"azureml:{name}{label}", registered=True)
 
 
-@dataclass
+def _environment(method: str, text: Callable[..., str]) -> NamedObject:
+    """`Environment.get(...)`, `Environment("name")`, `Environment.from_conda_specification(...)`."""
+    if method == "get":
+        keys = ("workspace", "name", "version", "label")
+        version, label = text("version", *keys), text("label", *keys) or "latest"
+        is_version = version and version.lower() != "latest"
+        return NamedObject(text("name", *keys) + (f":{version}" if is_version else f"@{label}"))
+    inline = {}
+    if method == "from_conda_specification":
+        inline = {"image": DEFAULT_IMAGE, "conda_file": text("file_path", "name", "file_path")}
+    order = ("name", "image", "container_registry", "conda_specification", "pip_requirements")
+    _, image, registry, conda, pip = order
+    if method == "from_docker_image" and not text(registry, *order) and not text(pip, *order):
+        inline = filled({"image": text(image, *order), "conda_file": text(conda, *order)})
+    return NamedObject(f"{text('name', 'name')}@latest", is_built=True, inline=inline)
+
+
 class V1Fields:
-    """The fields of a v1 object: values, the text of those that are not known, and notes."""
+    """The fields of a v1 object; those that the code does not say are `by hand` in the ledger."""
 
-    reader: V1Values
-    values: dict[str, Any] = field(default_factory=dict)
-    unknown: dict[str, str] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
+    def __init__(self, reader: V1Values) -> None:
+        self.reader = reader
+        self.ledger = reader.ledger
+        self.values: dict[str, Any] = {}
 
-    def read(self, arguments: CallArguments) -> None:
-        """The arguments of one call; they win over those of an earlier one."""
-        for name, (node, statement) in arguments.values.items():
-            self.values.pop(name, None)
-            self.unknown.pop(name, None)
+    def read(self, source: str, arguments: CallArguments) -> None:
+        """The arguments of one call."""
+        self.ledger.read(source, arguments.values)
+        self.read_values(arguments.values)
+        if arguments.rest:
+            self.ledger.by_hand("**", arguments.rest, source)
+
+    def read_values(self, arguments: dict[str, Bound]) -> None:
+        for name, (node, statement) in arguments.items():
             try:
                 value = self._value(name, node, statement)
             except OpaqueValue:
-                self.unknown[name] = short(node)
+                self.ledger.by_hand(name, short(node))
                 continue
             if isinstance(value, PipelineParameter):
                 default = f"its default {value.default!r} is written"
-                self.notes.append(f"{name} is the PipelineParameter {value.name}: {default}")
+                self.ledger.note(name, f"it is the PipelineParameter {value.name}: {default}")
                 value = value.default
             self.values[name] = value
-            if name == "environment":
-                self._read_variables(node, statement)
-        if arguments.rest:
-            self.unknown["**"] = arguments.rest
 
     def _value(self, name: str, node: ast.expr, statement: Statement) -> Any:
         reader = self.reader
         match name:
             case "environment":
-                return reader.environment(node, statement)
+                value, variables = reader.environment(node, statement)
+                later = self.values.get("more_variables", {})
+                self.values["more_variables"] = {**variables, **later}
+                return value
             case "compute_target":
                 return reader.name_of(node, statement)
             case "inputs" | "side_inputs":
@@ -407,20 +533,8 @@ class V1Fields:
             case "output":
                 return reader.output_of(node, statement)
             case "arguments" | "script" | "command":
-                words = reader.script_arguments(node, statement)
-                if unsaid := [word.text for word in words if isinstance(word, Unsaid)]:
-                    self.unknown[name] = ", ".join(unsaid)
-                return words
+                return reader.script_arguments(name, node, statement)
         return reader.plain(node, statement)
-
-    def _read_variables(self, node: ast.expr, statement: Statement) -> None:
-        try:
-            variables = self.reader.variables(node, statement)
-        except OpaqueValue:
-            self.unknown["environment_variables"] = f"set on {short(node)}"
-        else:
-            later = self.values.get("more_variables", {})
-            self.values["more_variables"] = {**variables, **later}
 
 
 @dataclass
@@ -429,7 +543,7 @@ class Ports:
 
     data: dict[str, Data] = field(default_factory=dict)
     parameters: dict[str, Any] = field(default_factory=dict)
-    outputs: list[str] = field(default_factory=list)
+    outputs: dict[str, Output] = field(default_factory=dict)
 
     def add_data(self, item: Data) -> str:
         name = legal_name(item.name or "data")
@@ -439,8 +553,7 @@ class Ports:
 
     def add_output(self, item: Output) -> str:
         name = legal_name(item.name)
-        if name not in self.outputs:
-            self.outputs.append(name)
+        self.outputs.setdefault(name, item)
         return name
 
     def command_line(self, items: Iterable[Any]) -> str:
@@ -457,43 +570,21 @@ class Ports:
                 name = legal_name(item.name)
                 self.parameters[name] = item.default
                 return f"${{{{inputs.{name}}}}}"
-            case Unsaid():
-                return UNSET
         return shlex.quote(str(item))
 
     def job_inputs(self) -> dict[str, Any]:
-        return {**{name: _job_input(item) for name, item in self.data.items()}, **self.parameters}
+        return {**{name: item.job_input() for name, item in self.data.items()}, **self.parameters}
 
-    def notes(self) -> Iterator[str]:
+    def report(self, ledger: Ledger) -> None:
         """What has to be done about the inputs before the job is submitted."""
-        missing = [name for name, item in self.data.items() if not item.path]
-        if missing:
-            yield f"set a path for {', '.join(missing)} before the job is submitted"
-        if tables := [name for name in missing if self.data[name].kind == "table"]:
-            words = "v2 reads tables from an MLTable, which takes the place of Dataset.Tabular"
-            yield f"{', '.join(tables)}: {words}"
-        if unsure := [name for name, item in self.data.items() if not item.kind]:
-            words = "taken for files; a tabular dataset is an mltable with the mode direct"
-            yield f"{', '.join(unsure)}: {words}"
-
-
-def input_type(item: Data) -> str:
-    if item.kind == "table" or item.registered:
-        return "mltable"
-    return "uri_file" if posixpath.splitext(item.path)[1] and "://" in item.path else "uri_folder"
-
-
-def input_mode(item: Data) -> str:
-    if item.kind == "table":
-        return "direct"
-    mode = "download" if item.download else "mount" if item.registered else ""
-    return f"eval_{mode}" if item.registered else mode
-
-
-def _job_input(item: Data) -> dict[Any, Any]:
-    """The v2 input of a job; a comment takes the place of a path that is not known."""
-    hint = "an MLTable" if item.kind == "table" else "a folder or URL"
-    comment = {} if item.path else {Comment(f"path: azureml:NAME@latest, or {hint}"): None}
-    return filled(
-        {"type": input_type(item), "path": item.path, **comment, "mode": input_mode(item)}
-    )
+        for name, item in self.data.items():
+            words = []
+            if not item.path:
+                words.append("set a path before the job is submitted")
+            if not item.path and item.kind == "table":
+                words.append("v2 reads tables from an MLTable, which replaces Dataset.Tabular")
+            if not item.kind:
+                hint = "a tabular dataset is an mltable with the mode direct"
+                words.append(f"the code does not say what it is, so it is taken for files; {hint}")
+            if words:
+                ledger.by_hand(f"inputs.{name}", "; ".join(words))

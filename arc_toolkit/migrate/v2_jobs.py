@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os.path
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import count
 from typing import Any, Literal
@@ -12,13 +13,14 @@ from arc_toolkit.azureml.azureml_files import patch_yaml
 from arc_toolkit.azureml.documents import FILE_STYLE
 from arc_toolkit.azureml.python.python_plan import PythonPlan
 from arc_toolkit.azureml.settings import Settings
-from arc_toolkit.edit.yaml.nodes import YamlNode
 from arc_toolkit.edit.yaml.writer import Comment, file_text
 
 # What Kubernetes compute gives a job that names no type (Microsoft Learn, instance types): at most
 # 2 CPU and 2 GiB.
 DEFAULT_INSTANCE_TYPE = "defaultinstancetype"
 DEFAULT_INSTANCE_COUNT = 1
+# For an environment without an image: AMLARC needs Ubuntu 20.04 or later, and this one carries MPI.
+DEFAULT_IMAGE = "mcr.microsoft.com/azureml/openmpi4.1.0-ubuntu20.04:latest"
 # In place of a value that only the caller has; a job with it fails at once.
 UNSET = "SET_ME"
 SWEEP_MARK = "Written by `arc-toolkit patch --sweep-to-v2`"
@@ -34,6 +36,15 @@ def filled(tree: Mapping[Any, Any]) -> dict[Any, Any]:
     }
 
 
+def legal_name(name: str, *, component: bool = False) -> str:
+    """A name that v2 takes: letters, digits and underscores; of a component, in lower case."""
+    text = re.sub(r"[^a-zA-Z0-9_]+", "_", name)
+    if component:
+        text = text.lower().lstrip("_") or "component"
+        return text if text[0].isalpha() else f"c_{text}"
+    return text if text and not text[0].isdigit() else f"_{text}"
+
+
 def binding(name: str, section: str = "inputs") -> str:
     """How a step names an input or output of its pipeline."""
     return f"${{{{parent.{section}.{name}}}}}"
@@ -44,7 +55,11 @@ def asset(name: str) -> str:
     return name if name.startswith("azureml:") else f"azureml:{name}"
 
 
-def environment_asset(name: str) -> str:
+def environment_value(value: str | dict[str, Any] | None) -> str | dict[str, Any]:
+    """An environment by name, or as it is."""
+    if isinstance(value, dict):
+        return value
+    name = value or UNSET
     return asset(name if ":" in name or "@" in name else f"{name}@latest")
 
 
@@ -70,7 +85,7 @@ def resources(settings: Settings, instance_count: int = DEFAULT_INSTANCE_COUNT) 
 
 
 def add_job(plan: PythonPlan, name: str, suffix: str, text: str) -> str:
-    """Plan the file `score.NAME.SUFFIX.yml` beside `score.py`, and give its path.
+    """Plan the file `score.NAME.SUFFIX.yml` beside `score.py`, and give its name.
 
     The settings of the run are placed in it as in any other job: a second run changes nothing.
     """
@@ -82,16 +97,4 @@ def add_job(plan: PythonPlan, name: str, suffix: str, text: str) -> str:
     settings = replace(plan.settings, sweep_to_v2=False, prs_to_v2=False)
     data = text.encode()
     plan.new_files.append((path, patch_yaml(path, data, settings, plan.project).after or data))
-    return path
-
-
-def report_job(
-    plan: PythonPlan, rule: str, at: YamlNode, unknown: Mapping[str, str], notes: Iterable[str]
-) -> None:
-    """Findings about a new job; `unknown` are fields that the code does not say, with its text."""
-    if unknown:
-        words = ", ".join(f"{field} ({text})" for field, text in unknown.items())
-        message = f"these values are not in this file, write them in by hand: {words}"
-        plan.add_finding(rule, "warning", message, at, applied=True)
-    for note in notes:
-        plan.add_finding(rule, "note", note, at)
+    return os.path.basename(path)

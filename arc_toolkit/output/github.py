@@ -21,7 +21,7 @@ def workflow_commands(findings: Iterable[Finding], problems: Iterable[Problem] =
 def _line(finding: Finding) -> str:
     column = max(1, finding.column) if finding.line else 0
     fields = _fields(file=finding.path, line=finding.line, col=column, title=finding.rule)
-    text = f"{finding.message} ({finding.reason})" if finding.reason else finding.message
+    text = f"{finding.message} ({finding.details})" if finding.details else finding.message
     return f"::{_LEVELS[finding.severity]} {fields}::{_data(text)}"
 
 

@@ -76,11 +76,13 @@ class ReportedFinding:
     def data(self) -> dict[str, Any]:
         names = ("rule", "severity", "message", "path", "line", "column", "reason", "fixable")
         fix = self.finding.fix
+        ledger = [asdict(entry) for entry in self.finding.ledger]
         return {
             **{name: getattr(self.finding, name) for name in names},
             "fixed": self.fixed,
             "fix": fix
             and {"title": fix.title, "edits": [asdict(entry) for entry in self.replacements]},
+            **({"ledger": ledger} if ledger else {}),
         }
 
     def text(self, style: Style) -> str:
@@ -100,6 +102,7 @@ class ReportedFinding:
             lines.append(f"  {margin} {style('|', 'dim')} {indent}{style('^', 'bold')}")
         if finding.reason:
             lines.append(f"    {printable(finding.reason)}")
+        lines += [f"    {printable(entry.text)}" for entry in finding.ledger]
         if self.fixed:
             lines.append("    fixed")
         elif finding.fixable:

@@ -88,7 +88,7 @@ def _rule(name: str, rule: Rule | None, command: str, docs_url: str) -> dict[str
 
 def _result(row: ReportedFinding, index: int) -> dict[str, Any]:
     finding = row.finding
-    text = f"{finding.message} ({finding.reason})" if finding.reason else finding.message
+    text = f"{finding.message} ({finding.details})" if finding.details else finding.message
     result: dict[str, Any] = {
         "ruleId": finding.rule,
         "ruleIndex": index,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from arc_toolkit.edit.files.edits import SkipCause
-from arc_toolkit.findings import Language, Severity
+from arc_toolkit.findings import Language, LedgerOutcome, Severity
 from arc_toolkit.output.run_report import Status
 from scripts.schemas.words import (
     Documents,
@@ -66,8 +66,29 @@ SHARED: dict[str, Schema] = {
                     "the fix; null if there is none",
                 )
             ),
+            "ledger": many(
+                record(
+                    {
+                        "source": text("the class or file that is converted; may be empty"),
+                        "argument": text("an argument of it, or what is added to the result"),
+                        "outcome": one_of(
+                            LedgerOutcome,
+                            "`dropped`: nothing is lost; `lost`: v2 has no place for it; "
+                            "`by hand`: a person has to write it",
+                        ),
+                        "becomes": text("the place in the result; may be empty"),
+                        "reason": text("what differs, or why; may be empty"),
+                        "path": text("the file that has it; empty: the file of the finding"),
+                        "line": _LINE,
+                        "column": _COLUMN,
+                    },
+                    "one argument",
+                ),
+                "of a conversion: every argument of its source; absent otherwise",
+            ),
         },
         "something that a rule found, or a setting that was set or could not be set",
+        optional=("ledger",),
     ),
 }
 

@@ -13,7 +13,7 @@ import yaml
 
 from arc_toolkit.azureml.python.python_engine import patch_source
 from arc_toolkit.azureml.settings import Settings
-from arc_toolkit.findings import FileResult
+from arc_toolkit.findings import FileResult, Finding
 from arc_toolkit.migrate import sweep
 from arc_toolkit.migrate.conversions import V2Conversions
 from arc_toolkit.migrate.legacy_spec import SWEEP_RULE as RULE
@@ -115,7 +115,14 @@ def document(result: FileResult) -> dict[str, Any]:
 
 
 def messages(result: FileResult) -> str:
-    return "\n".join(f"{finding.message} {finding.reason}" for finding in result.findings)
+    return "\n".join(
+        f"{finding.message} {finding.reason}\n{ledger_lines(finding)}"
+        for finding in result.findings
+    )
+
+
+def ledger_lines(finding: Finding) -> str:
+    return "\n".join(entry.text for entry in finding.ledger)
 
 
 # --- the real SDK ------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from arc_toolkit.azureml.python.parallel_runs import CONFIG_ORDER, STEP_ORDER
 from arc_toolkit.azureml.settings import Settings
-from arc_toolkit.migrate import hyperdrive
+from arc_toolkit.migrate.ledger import signature
 from tests.migrate.support import SWEEP, TRIAL, convert, patch_file, spec
 
 FORMS = ("step", "job", "python")
@@ -194,8 +194,8 @@ def calls(names: tuple[str, ...], **defaults: str) -> st.SearchStrategy[str]:
 @given(
     config=calls(CONFIG_ORDER, environment="e"),
     step=calls(tuple(name for name in STEP_ORDER if name != "parallel_run_config")),
-    script=calls(hyperdrive._SCRIPT_ORDER, environment="e", script="'t.py'"),
-    sweep=calls(hyperdrive._ORDER),
+    script=calls(signature("ScriptRunConfig"), environment="e", script="'t.py'"),
+    sweep=calls(signature("HyperDriveConfig")),
     change=st.sampled_from(CHANGES),
     name=st.sampled_from((*CONFIG_ORDER, "target", "node_count")),
     value=st.sampled_from(EXPRESSIONS),

@@ -11,7 +11,7 @@ import yaml
 from arc_toolkit.azureml.azureml_files import patch_yaml
 from arc_toolkit.azureml.references import ProjectFiles
 from arc_toolkit.azureml.settings import Settings
-from tests.migrate.support import azure, body, convert_python, patch_file, read
+from tests.migrate.support import azure, body, convert_python, ledger_lines, patch_file, read
 
 HEAD = """\
 from azureml.core import Dataset, Environment, ScriptRunConfig
@@ -80,7 +80,8 @@ def job(text: str, **settings: Any) -> tuple[dict[str, Any], str]:
     assert path == "p.hd_config.sweep.yml"
     data = yaml.safe_load(content)
     assert isinstance(data, dict)
-    return data, "\n".join(f"{finding.severity}: {finding.message}" for finding in result.findings)
+    [finding] = result.findings
+    return data, f"{finding.severity}: {finding.message}\n{ledger_lines(finding)}"
 
 
 def reason(text: str) -> str:
@@ -108,13 +109,19 @@ def test_what_is_asked_for_wins() -> None:
     assert data["compute"] == "azureml:arc"
 
 
-def test_what_v2_has_no_place_for_is_one_warning() -> None:
+def test_what_v2_has_no_place_for_is_in_the_ledger() -> None:
     text = NOTEBOOK.replace("run_config=src)", "run_config=src, resume_from=[before])")
-    text = text.replace("batch = ", "src.run_config.docker.use_docker = True\nbatch = ")
+    text = text.replace(
+        "batch = ",
+        "src.run_config.docker.use_docker = True\nsrc.run_config.data_references = refs\nbatch = ",
+    )
     data, notes = job(text)
     assert data == JOB
-    assert "warning: resume_from, src.run_config.docker.use_docker: not carried over" in notes
-    assert notes.count("warning") == 1
+    assert notes.startswith("warning: HyperDriveConfig is written as a v2 sweep job")
+    assert "lost     HyperDriveConfig.resume_from: v2 starts every sweep anew" in notes
+    assert "lost     src.run_config.data_references: v2 has no place for it" in notes
+    assert "dropped  RunConfiguration.docker.use_docker: v2 always runs in a container" in notes
+    assert notes.count("lost  ") == 2
 
 
 def test_settings_of_the_run_configuration_after_it_is_made_count() -> None:
@@ -174,7 +181,8 @@ def test_values_that_the_code_does_not_say_are_reported() -> None:
     data, notes = job(text)
     assert "--epochs SET_ME --batch-size" in data["trial"]["command"]
     assert data["trial"]["environment"] == "azureml:SET_ME@latest"
-    assert "write them in by hand: arguments (options.epochs), environment (env)" in notes
+    assert "by hand  ScriptRunConfig.arguments -> trial.command: options.epochs" in notes
+    assert "by hand  ScriptRunConfig.environment -> trial.environment: env" in notes
 
 
 @pytest.mark.parametrize(
@@ -249,4 +257,6 @@ def test_a_count_that_is_not_a_number_is_written_by_hand(config: str, field: str
     data, notes = job(text)
     assert data["resources"]["instance_count"] == 1
     assert "distribution" not in data["trial"]
-    assert f"write them in by hand: {field} (" in notes or f", {field} (" in notes
+    assert any(
+        line.startswith("by hand") and f".{field} -> " in line for line in notes.splitlines()
+    )

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from arc_toolkit.migrate import parallel_run as prs
+from arc_toolkit.migrate.ledger import Ledger, signature
 from arc_toolkit.migrate.v1_values import Data, Output, PipelineParameter
 from tests.migrate.support import assert_valid, azure, body
 
@@ -40,14 +41,28 @@ FULL: dict[str, Any] = {
 }
 
 
+def parallel_job(
+    fields: dict[str, Any], unknown: dict[str, str] | None = None
+) -> tuple[str, list[str]]:
+    """The v2 text, and the lines of the ledger."""
+    ledger = Ledger()
+    for source in ("ParallelRunStep", "ParallelRunConfig"):
+        names = [name for name in signature(source) if name in {*fields, *(unknown or {})}]
+        ledger.read(source, names)
+    for name, text in (unknown or {}).items():
+        ledger.by_hand(name, text)
+    text = prs.parallel_job(fields, ledger)
+    return text, [entry.text for entry in ledger.entries]
+
+
 def step_of(fields: dict[str, Any]) -> dict[str, Any]:
-    (step,) = yaml.safe_load(prs.parallel_job(fields)[0])["jobs"].values()
+    (step,) = yaml.safe_load(parallel_job(fields)[0])["jobs"].values()
     assert isinstance(step, dict)
     return step
 
 
 def test_every_field_of_the_table_is_placed() -> None:
-    text, notes = prs.parallel_job(FULL)
+    text, notes = parallel_job(FULL)
     job = yaml.safe_load(text)
     assert job["inputs"] == {
         "instance_type": "32cpu128g",
@@ -84,7 +99,7 @@ def test_every_field_of_the_table_is_placed() -> None:
         },
     }
     said = "\n".join(notes)
-    assert "run_max_try 3 counts tries and max_retries 2 counts retries" in said
+    assert "retry_settings.max_retries: 3 counts tries and max_retries 2 counts retries" in said
     assert "let its path end with rows.txt" in said
 
 
@@ -93,32 +108,36 @@ def test_one_attempt_needs_no_retry() -> None:
 
 
 def test_summary_only_has_no_rows_and_a_folder() -> None:
-    text, _ = prs.parallel_job({"output": Output("out"), "output_action": "summary_only"})
+    text, _ = parallel_job({"output": Output("out"), "output_action": "summary_only"})
     job = yaml.safe_load(text)
     assert job["outputs"] == {"out": {"type": "uri_folder"}}
     assert "append_row_to" not in job["jobs"]["parallel"]["task"]
 
 
 def test_what_is_not_known_is_said() -> None:
-    _, notes = prs.parallel_job({"surprise": 1})
+    _, notes = parallel_job({})
     said = "\n".join(notes)
     for words in (
-        "surprise has no equivalent",
-        "SET_ME is written for compute_target, entry_script, environment",
-        "the inputs are not known",
-        "mini_batch_size is 10",
+        *(
+            f"by hand  {name}: the code does not set it: SET_ME is written"
+            for name in ("compute_target", "entry_script", "environment")
+        ),
+        "by hand  inputs: one named data is written for them",
+        "added    mini_batch_size: 10, v1's default for files",
         "no instance type is given: defaultinstancetype",
     ):
         assert words in said
 
 
 def test_values_of_the_wrong_kind_are_said_and_left_out() -> None:
-    text, notes = prs.parallel_job({"run_max_try": "many", "environment_variables": ["A"]})
+    text, notes = parallel_job({"run_max_try": "many", "environment_variables": ["A"]})
     assert "retry_settings" not in text
     assert "environment_variables" not in text
     assert notes[:2] == [
-        "run_max_try is 'many', not a whole number: it is not written",
-        "environment_variables is ['A'], not a mapping: it is not written",
+        "lost     ParallelRunConfig.run_max_try -> retry_settings.max_retries: "
+        "'many' is not a whole number: it is not written",
+        "lost     ParallelRunConfig.environment_variables -> environment_variables: "
+        "['A'] is not a mapping: it is not written",
     ]
 
 
@@ -158,7 +177,7 @@ def test_partition_keys_take_the_place_of_a_mini_batch_size() -> None:
 def test_datasets_become_inputs_of_their_kind(
     data: Data, size: str | None, expected: dict[str, str]
 ) -> None:
-    job = yaml.safe_load(prs.parallel_job({"inputs": [data], "mini_batch_size": size})[0])
+    job = yaml.safe_load(parallel_job({"inputs": [data], "mini_batch_size": size})[0])
     assert job["inputs"]["t"] == expected
     (step,) = job["jobs"].values()
     assert step["mini_batch_size"] == (size or "1MB"), "1MB is v1's default for a table"
@@ -179,7 +198,7 @@ def test_arguments_refer_to_data_outputs_and_parameters() -> None:
             PipelineParameter("model", "a b"),
         ],
     }
-    job = yaml.safe_load(prs.parallel_job(fields)[0])
+    job = yaml.safe_load(parallel_job(fields)[0])
     (step,) = job["jobs"].values()
     assert step["task"]["program_arguments"] == (
         "--labels ${{inputs.labels}} --out ${{outputs.scores}} -m ${{inputs.model}}"
@@ -190,7 +209,7 @@ def test_arguments_refer_to_data_outputs_and_parameters() -> None:
 
 
 def test_a_value_that_is_not_known_is_not_replaced_by_a_default() -> None:
-    text, _ = prs.parallel_job(
+    text, _ = parallel_job(
         {"inputs": [Data("a", "file")]}, {"mini_batch_size": "size", "node_count": "nodes"}
     )
     assert "# mini_batch_size: v1's mini_batch_size is size\n" in text
@@ -218,7 +237,7 @@ def test_the_yaml_loads_and_sends_what_it_says(tmp_path: Path, fields: dict[str,
     ml = azure()
     (tmp_path / "code").mkdir()
     path = tmp_path / "parallel.yaml"
-    path.write_text(prs.parallel_job(fields)[0])
+    path.write_text(parallel_job(fields)[0])
     job = ml.load_job(path)
     assert_valid(job)
     (node,) = body(job)["jobs"].values()

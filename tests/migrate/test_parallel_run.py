@@ -70,12 +70,12 @@ def test_the_v2_form_is_written_beside_and_all_that_is_not_known_is_said() -> No
     assert step["mini_batch_size"] == "5"
     assert step["task"]["environment"] == "azureml:score-env@latest"
     assert step["input_data"] == "${{inputs.images}}"
-    notes = [finding.message for finding in result.findings if finding.rule == "prs-to-v2"]
-    assert any("run_max_try 3 counts tries" in note for note in notes)
-    assert (
-        "these values are not in this file, write them in by hand: compute_target (get_compute()), ** (**more)"
-        in notes
-    )
+    [finding] = [finding for finding in result.findings if finding.rule == "prs-to-v2"]
+    assert finding.severity == "warning"
+    notes = [entry.text for entry in finding.ledger]
+    assert any("max_retries: 3 counts tries" in note for note in notes)
+    assert "by hand  ParallelRunConfig.compute_target -> compute: get_compute()" in notes
+    assert "by hand  ParallelRunConfig.**: **more" in notes
 
 
 def test_what_is_asked_for_wins() -> None:
@@ -132,7 +132,12 @@ def converted(text: str) -> tuple[dict[str, object], dict[str, object], list[str
     return (
         document,
         step,
-        [finding.message for finding in result.findings if finding.rule == "prs-to-v2"],
+        [
+            entry.text
+            for finding in result.findings
+            if finding.rule == "prs-to-v2"
+            for entry in finding.ledger
+        ],
     )
 
 
@@ -170,7 +175,7 @@ def test_variables_positional_arguments_and_later_settings_are_followed() -> Non
         "rows": {"type": "mltable", "path": "azureml:rows@latest", "mode": "direct"},
         "side": {"type": "mltable", "path": "azureml:labels:3", "mode": "eval_download"},
     }
-    assert "'k8s' is the default of the environment variable CLUSTER" in notes
+    assert "added    CLUSTER: 'k8s' is the default of the environment variable CLUSTER" in notes
     assert not any("by hand" in note for note in notes)
 
 
@@ -195,10 +200,15 @@ def test_what_is_decided_at_run_time_is_reported_and_not_guessed() -> None:
     assert "mini_batch_size" not in step
     assert "program_arguments" not in step["task"]  # type: ignore[operator]
     assert document["inputs"]["instance_count"] == "SET_ME"  # type: ignore[index]
-    [by_hand] = [note for note in notes if "by hand" in note]
-    assert "node_count (size * 2), mini_batch_size (sizes[0]), arguments (extra)" in by_hand
-    line = text.splitlines().index("tune(config)") + 1
-    assert f"tune() gets the config in line {line}: what it sets is not read" in notes
+    for line in (
+        "by hand  ParallelRunConfig.node_count -> resources.instance_count: size * 2",
+        "by hand  ParallelRunConfig.mini_batch_size -> mini_batch_size: sizes[0]",
+        "by hand  ParallelRunStep.arguments -> task.program_arguments: extra",
+    ):
+        assert line in notes
+    number = text.splitlines().index("tune(config)") + 1
+    reason = f"gets the config in line {number}: what it sets is not read"
+    assert f"by hand  ParallelRunConfig.tune(): {reason}" in notes
 
 
 def test_the_one_config_of_a_file_is_taken_for_a_step_that_gets_it_as_a_parameter() -> None:
@@ -214,7 +224,8 @@ def build(config):
     )
     document, _, notes = converted(text)
     assert document["inputs"]["instance_count"] == 3  # type: ignore[index]
-    assert "config is taken for the one ParallelRunConfig of the file" in notes
+    said = "\n".join(notes)
+    assert "parallel_run_config -> the step: config is taken for the one ParallelRunConfig" in said
 
 
 FILE = """\
@@ -262,9 +273,11 @@ def test_no_default_of_v1_is_written_for_a_config_that_is_not_known(tmp_path: Pa
     text = result.new_files[0][1].decode()
     assert "mini_batch_size: v1's mini_batch_size is a part of config" in text
     assert "mini_batch_size" not in yaml.safe_load(text)["jobs"]["s"]
-    assert [
-        item.severity for item in result.findings if "write them in by hand" in item.message
-    ] == ["warning"]
+    [finding] = [item for item in result.findings if item.rule == "prs-to-v2"]
+    assert finding.severity == "warning"
+    assert {entry.outcome for entry in finding.ledger if entry.source == "ParallelRunConfig"} == {
+        "by hand"
+    }
 
 
 def test_a_hostile_file_costs_neither_memory_nor_time() -> None:
@@ -280,6 +293,6 @@ def test_a_hostile_file_costs_neither_memory_nor_time() -> None:
     started = time.process_time()
     _, _, notes = converted(text)
     assert time.process_time() - started < 5
-    [by_hand] = [note for note in notes if "by hand" in note]
+    by_hand = "\n".join(note for note in notes if note.startswith("by hand"))
     for name in ("entry_script", "compute_target", "node_count", "mini_batch_size", "arguments"):
-        assert f"{name} (" in by_hand
+        assert f".{name} -> " in by_hand

@@ -436,30 +436,30 @@ def test_every_key_without_an_equivalent_is_a_finding_with_its_line(tmp_path: Pa
             },
         ),
     )
-    said = [finding for finding in result.findings if finding.severity == "warning"]
-    words = "\n".join(finding.message for finding in said)
+    [finding] = result.findings
+    assert (finding.rule, finding.severity) == ("sweep-to-v2", "warning")
+    said = [entry for entry in finding.ledger if entry.needs_person]
+    words = "\n".join(entry.text for entry in said)
     for expected in (
-        "output metrics of the sweep",
-        "oddity has no equivalent",
-        "limits.max_duration",
-        "early_termination.slack_factor",
-        "successful_return_code",
-        "strange has no equivalent",
-        "inputs.train.label",
-        "the mode hdfs",
-        "environment.docker.arguments",
-        "environment.python",
-        "environment.os Windows",
+        "lost     SweepComponent.outputs.metrics: a v2 sweep has the outputs of its trial",
+        "lost     SweepComponent.oddity: v2 has no place for it",
+        "SweepComponent.limits.max_duration",
+        "SweepComponent.early_termination.slack_factor",
+        "trial.successful_return_code",
+        "lost     trial.strange: v2 has no place for it",
+        "trial.inputs.train.label",
+        "no mode hdfs",
+        "trial.environment.docker.arguments",
+        "trial.environment.python",
+        "trial.environment.os -> environment.os_type: Windows",
         "--compute is not given",
-        "v1.5 gets train from the caller",
+        "by hand  inputs.train: v1.5 gets it from the caller",
     ):
         assert expected in words
-    assert all(finding.rule == "sweep-to-v2" for finding in said)
-    lines = {finding.message.split()[0]: finding.line for finding in said}
+    places = {entry.argument: (entry.line, entry.column) for entry in said}
     text = (tmp_path / "sweep.yaml").read_text().splitlines()
-    assert text[lines["oddity"] - 1].startswith("oddity")
-    columns = {finding.message.split()[0]: finding.column for finding in said}
-    assert (columns["oddity"], columns["limits.max_duration"]) == (1, 3)
+    assert text[places["oddity"][0] - 1].startswith("oddity")
+    assert (places["oddity"][1], places["limits.max_duration"][1]) == (1, 3)
 
 
 def test_defaults_for_instance_type_and_count_are_said(tmp_path: Path) -> None:
@@ -617,7 +617,7 @@ def test_names_that_the_python_form_needs_itself_give_way(tmp_path: Path) -> Non
     module = texts(result)["sweep_v2.py"]
     compile(module, "sweep_v2.py", "exec")
     assert "def sweep_import(\n    class_,\n    dsl_=" in module
-    assert "inputs.dsl is named dsl_: Python has another use for it" in messages(result)
+    assert "inputs.dsl: it is named dsl_: Python has another use for it" in messages(result)
 
 
 @pytest.mark.parametrize("form", ["step", "job", "python"])
