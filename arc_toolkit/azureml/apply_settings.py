@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from arc_toolkit.azureml.apply_threads import place_threads
 from arc_toolkit.azureml.documents import Setting, Target, is_bound
@@ -16,18 +16,17 @@ from arc_toolkit.azureml.plan import MAX_PIPELINE_DEPTH, Plan
 from arc_toolkit.edit.yaml.nodes import KeyPath, get, text_of
 
 
-def apply_settings(plan: Plan, exposer: Exposer) -> None:
+def apply_settings(plan: Plan, make_exposer: Callable[[], Exposer]) -> None:
     """Everything that was asked for."""
-    place_resources(plan, exposer)
+    place_resources(plan, make_exposer() if plan.settings.expose_parameters else None)
     place_compute(plan)
     if plan.settings.threads not in (None, "off"):
         place_threads(plan)
 
 
-def place_resources(plan: Plan, exposer: Exposer) -> None:
+def place_resources(plan: Plan, exposer: Exposer | None) -> None:
     """Instance type and count: literal values, or bound to an input of the pipeline."""
-    exposes = plan.settings.expose_parameters
-    exposed = expose_parameters(plan, exposer) if exposes else set()
+    exposed = expose_parameters(plan, exposer) if exposer is not None else set()
     requested = [
         Setting(slot.rule, slot, value)
         for slot, value in plan.requested_resources().items()
@@ -41,7 +40,7 @@ def place_resources(plan: Plan, exposer: Exposer) -> None:
             continue  # its steps have them
         if target.parent is not None and kind.role == Role.COMPONENT:
             continue  # written in place inside of a step, which overrides it
-        if exposes and exposer.leaves_to_parameters(target):
+        if exposer is not None and exposer.leaves_to_parameters(target):
             continue
         free = [item for item in requested if (target, item.slot) not in exposed]
         settings = [setting.on(target) for setting in free]

@@ -22,8 +22,7 @@ from arc_toolkit.azureml.documents import (
     items_below,
 )
 from arc_toolkit.azureml.kinds import Family, Role, Slot
-from arc_toolkit.azureml.plan import MAX_PIPELINE_DEPTH, Plan
-from arc_toolkit.azureml.yaml_plan import YamlPlan
+from arc_toolkit.azureml.plan import MAX_PIPELINE_DEPTH, Plan, YamlPlan
 from arc_toolkit.edit.yaml.editor import YamlEditor
 from arc_toolkit.edit.yaml.nodes import KeyPath, construct, pairs, text_of
 from arc_toolkit.findings import Severity
