@@ -292,9 +292,13 @@ class Plan(FilePlan[Any]):
         """Whether a setting is to be placed on this target: `--only`, `--skip`, `--step`, `--kind`,
         ignores.
         """
+        return (
+            self.settings.wants(rule) and not self.covers(rule, target.at) and self.chosen(target)
+        )
+
+    def chosen(self, target: Target) -> bool:
+        """Whether `--step` and `--kind` name this target."""
         settings = self.settings
-        if not settings.wants(rule) or self.covers(rule, target.at):
-            return False
         if settings.steps and target.step_name not in settings.steps:
             return False
         return not settings.kinds or settings.selects_kind(

@@ -141,6 +141,6 @@ a.resources.shm_size = "1g"; print(a)
     after = text.replace('"}', '"}, instance_count=2').replace("RESTEP", "PRESTEP")
     result = python_plan.patch_source("p.py", text.encode(), Settings(instance_count=2))
     assert result.after == after.encode()
-    assert [(item.line, item.reason) for item in result.findings if item.severity == "warning"] == [
-        (3, "it shares its line with another statement")
-    ]
+    assert [
+        (item.line, item.reason) for item in result.findings if item.rule == "instance-count"
+    ] == [(3, "it shares its line with another statement")]

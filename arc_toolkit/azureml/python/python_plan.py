@@ -8,7 +8,7 @@ import ast
 import os.path
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from arc_toolkit.azureml.apply_settings import apply_settings
@@ -192,7 +192,6 @@ class PythonPlan(Plan):
                 yield target
 
     def chosen(self, target: Target) -> bool:
-        """Whether `--step` and `--kind` name this target."""
         steps, kinds = self.settings.steps, self.settings.kinds
         if not isinstance(target, PythonTarget):
             return not (steps or kinds)  # a pipeline has more steps than those
@@ -201,11 +200,6 @@ class PythonPlan(Plan):
             if not self.settings.selects_kind(target.base_family, distributed):
                 return False
         return not steps or any(name in steps for name in _names(target))
-
-    def wants(self, rule: str, target: Target) -> bool:
-        return (
-            self.settings.wants(rule) and not self.covers(rule, target.at) and self.chosen(target)
-        )
 
     def ignored(self, rule: str, target: Target, path: KeyPath = ()) -> bool:
         if not self._ignores:
@@ -473,67 +467,16 @@ MakePlan = Callable[
 ]
 
 
-def patch_source(
-    path: str,
-    data: bytes,
-    settings: Settings,
-    project: ProjectFiles | None = None,
-    convert: MakePlan | None = None,
-    note: Callable[[PythonPlan], None] | None = None,
-) -> FileResult:
-    """What the settings and rules make of one Python file; `project` has the files around it.
-
-    `convert` plans the conversions that come before the settings.
-    """
-    return _patch(path, data, settings, project, convert, note, _read_source)
-
-
-def patch_notebook(
-    path: str,
-    data: bytes,
-    settings: Settings,
-    project: ProjectFiles | None = None,
-    convert: MakePlan | None = None,
-    note: Callable[[PythonPlan], None] | None = None,
-) -> FileResult:
-    """What the settings and rules make of the code cells of one notebook, as one module."""
-    return _patch(path, data, settings, project, convert, note, _read_notebook)
-
-
-def _patch(
-    path: str,
-    data: bytes,
-    settings: Settings,
-    project: ProjectFiles | None,
-    convert: MakePlan | None,
-    note: Callable[[PythonPlan], None] | None,
-    read: Callable[[bytes], CodeText],
-) -> FileResult:
-    project = project or ProjectFiles(read_raw)
-    makes = (make_plan,) if convert is None else (convert, make_plan)
-    with quiet():
-        tasks = [PythonTask(path, settings, project, read, make, note) for make in makes]
-        return process_file(path, data, *tasks)
-
-
+@dataclass(frozen=True)
 class PythonTask(FileTask[CodeText, PythonPlan]):
     """Settings and rules, or conversions, for one file."""
 
-    def __init__(
-        self,
-        path: str,
-        settings: Settings,
-        project: ProjectFiles,
-        read: Callable[[bytes], CodeText],
-        make: MakePlan,
-        note: Callable[[PythonPlan], None] | None,
-    ) -> None:
-        self._path = path
-        self._settings = settings
-        self._project = project
-        self._read = read
-        self._make = make
-        self._note = note
+    _path: str
+    _settings: Settings
+    _project: ProjectFiles
+    _read: Callable[[bytes], CodeText]
+    _make: MakePlan
+    _note: Callable[[PythonPlan], None] | None
 
     def read(self, path: str, data: bytes) -> CodeText:
         return self._read(data)
@@ -615,3 +558,28 @@ def _with_lines_of(old: Source, edits: list[Edit], new: Source) -> Source:
     offsets = old_offsets(old.text, edits)
     lines = (bisect_right(old.starts, offsets[start]) for start in new.starts)
     return replace(new, file_lines=tuple(old.file_line(line) for line in lines))
+
+
+def _patch(
+    path: str,
+    data: bytes,
+    settings: Settings,
+    project: ProjectFiles | None = None,
+    convert: MakePlan | None = None,
+    note: Callable[[PythonPlan], None] | None = None,
+    *,
+    read: Callable[[bytes], CodeText],
+) -> FileResult:
+    """What the settings and rules make of one file; `project` has the files around it, and
+    `convert` plans the conversions that come before the settings.
+    """
+    project = project or ProjectFiles(read_raw)
+    makes = (make_plan,) if convert is None else (convert, make_plan)
+    with quiet():
+        tasks = [PythonTask(path, settings, project, read, make, note) for make in makes]
+        return process_file(path, data, *tasks)
+
+
+patch_source = partial(_patch, read=_read_source)
+# The code cells, as one module.
+patch_notebook = partial(_patch, read=_read_notebook)
