@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from arc_toolkit.azureml.apply_settings import apply_settings
@@ -126,24 +127,16 @@ class AzureMLFiles:
 # --- YAML -----------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
 class YamlTask(FileTask[YamlText, YamlPlan]):
     """Settings and rules for one file."""
 
-    def __init__(
-        self,
-        file: SourceFile,
-        settings: Settings,
-        project: ProjectFiles,
-        in_folder: bool,
-        inner_parameters: InnerParameters,
-        note: NotePlan | None,
-    ) -> None:
-        self._file = file
-        self._settings = settings
-        self._project = project
-        self._in_folder = in_folder
-        self._inner_parameters = inner_parameters
-        self._note = note
+    _file: SourceFile
+    _settings: Settings
+    _project: ProjectFiles
+    _in_folder: bool
+    _inner_parameters: InnerParameters
+    _note: NotePlan | None
 
     def read(self, path: str, data: bytes) -> YamlText:
         return self._file.yaml
@@ -154,14 +147,7 @@ class YamlTask(FileTask[YamlText, YamlPlan]):
         file = self._file
         if before is not None:
             file = of_nodes(file.path, text.encode(), text, self._project)
-        plan = YamlPlan(
-            file,
-            self._project,
-            self._settings,
-            self._in_folder,
-            before,
-            failed_groups,
-        )
+        plan = YamlPlan(file, self._project, self._settings, self._in_folder, before, failed_groups)
         if self._note is not None and before is None:
             self._note(plan)
         apply_settings(plan, lambda: YamlExposer(plan, self._inner_parameters))

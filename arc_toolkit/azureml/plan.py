@@ -10,7 +10,7 @@ import os.path
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import yaml
@@ -191,6 +191,7 @@ class Plan(FilePlan[Any]):
         # Only the edits of a second run count, not its findings.
         self.is_second = before is not None
         self.documents: tuple[Document, ...] = ()
+        self._known_targets: list[Target] | None = None
         self.values = Values(path, project, settings.expose_parameters)
         # What rules have found out about the file, for each other.
         self.rule_facts: dict[Hashable, Any] = {}
@@ -235,11 +236,10 @@ class Plan(FilePlan[Any]):
 
     def known_targets(self) -> Sequence[Target]:
         """Everything that is known well enough for rules to judge it."""
+        if self._known_targets is None:
+            documents = self.documents
+            self._known_targets = [item for document in documents for item in document.targets]
         return self._known_targets
-
-    @cached_property
-    def _known_targets(self) -> Sequence[Target]:
-        return [target for document in self.documents for target in document.targets]
 
     def unsupported(self, target: Target, slot: Slot) -> str | None:
         """Why a target does not take a setting; None where it does."""
