@@ -5,29 +5,27 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from arc_toolkit.azureml.apply_threads import place_threads
-from arc_toolkit.azureml.documents import Setting, Target, is_bound
+from arc_toolkit.azureml.documents import Setting, Target
 from arc_toolkit.azureml.expose import Exposer, expose_parameters
 from arc_toolkit.azureml.kinds import TRIALS, Family, Role, Slot
 from arc_toolkit.azureml.plan import MAX_PIPELINE_DEPTH, Plan
 from arc_toolkit.edit.yaml.nodes import KeyPath, get, text_of
 
 
-def apply_settings(plan: Plan, exposer: Exposer) -> None:
+def apply_settings(plan: Plan, make_exposer: Callable[[], Exposer]) -> None:
     """Everything that was asked for."""
-    place_resources(plan, exposer)
+    place_resources(plan, make_exposer() if plan.settings.expose_parameters else None)
     place_compute(plan)
     if plan.settings.threads not in (None, "off"):
         place_threads(plan)
 
 
-def place_resources(plan: Plan, exposer: Exposer) -> None:
+def place_resources(plan: Plan, exposer: Exposer | None) -> None:
     """Instance type and count: literal values, or bound to an input of the pipeline."""
-    exposes = plan.settings.expose_parameters
-    exposed = expose_parameters(plan, exposer) if exposes else set()
+    exposed = expose_parameters(plan, exposer) if exposer is not None else set()
     requested = [
         Setting(slot.rule, slot, value)
         for slot, value in plan.requested_resources().items()
@@ -41,7 +39,7 @@ def place_resources(plan: Plan, exposer: Exposer) -> None:
             continue  # its steps have them
         if target.parent is not None and kind.role == Role.COMPONENT:
             continue  # written in place inside of a step, which overrides it
-        if exposes and exposer.leaves_to_parameters(target):
+        if exposer is not None and exposer.leaves_to_parameters(target):
             continue
         free = [item for item in requested if (target, item.slot) not in exposed]
         settings = [setting.on(target) for setting in free]
@@ -50,87 +48,43 @@ def place_resources(plan: Plan, exposer: Exposer) -> None:
         plan.place(target, settings)
 
 
-# Arguments that say on how many nodes a program runs: of torchrun, LightGBM, Lightning, Accelerate.
-_NODES = re.compile(
-    r"(?<!\S)--?(?:(?:n|num[-_]?)nodes|node[-_]count|num[-_]machines)(?:[ \t]+|=)"
-    r"(\d+|\$\{\{[\w.]+\}\})(?!\S)"
-)
 _COUNT = Slot.INSTANCE_COUNT.path
-_MAX_COUNT = ("resources", "max_instance_count")
 _WORKERS = ("distribution", "worker_count")
 _SERVERS = ("distribution", "parameter_server_count")
 
 
 def _follow_count(plan: Plan, target: Target) -> list[Setting]:
-    """The values that depend on the count: changed with it, or reported.
+    """`worker_count` of TensorFlow, which depends on the count: changed with it, or reported.
 
-    `--instance-count 4` on a job with `worker_count: 2` and 2 instances sets `worker_count: 4`;
-    with `--nnodes 2` in its command there is a warning.
+    `--instance-count 4` on a job with `worker_count: 2` and 2 instances sets `worker_count: 4`.
+    Microsoft Learn: the default of worker_count is the number of instances.
     """
     count, rule = plan.settings.instance_count, Slot.INSTANCE_COUNT.rule
-    at = target.path_of(_COUNT)
-    if count is None or target.is_bound(at) or not target.kind.resources:
-        return []
     workers = _value_here(plan, target, *_WORKERS)
-    follows_workers = workers in (None, str(count))
-    arguments = _other_nodes(plan, target, str(count))
-    maximum = target.text(*_MAX_COUNT) or ""
-    is_above = maximum.isdigit() and int(maximum) < count
-    if not arguments and not is_above and follows_workers:
+    at = target.path_of(_COUNT)
+    if count is None or workers in (None, str(count)) or target.is_bound(at):
         return []
-    if not plan.wants(rule, target) or plan.ignored(rule, target, at):
+    is_wanted = target.kind.resources and plan.wants(rule, target)
+    if not is_wanted or plan.ignored(rule, target, at):
         return []
-    follows = f"does not follow --instance-count {count}"
-    for argument in arguments:
-        message = f"the command of {target.shown} has {argument}"
-        reason = f"the argument {follows}: change it by hand"
-        plan.warn(rule, message, target.place_of(("command",)), reason)
-    if is_above:
-        message = f"max_instance_count of {target.shown} is {maximum}"
-        reason = f"the maximum {follows}: change it by hand"
-        plan.warn(rule, message, target.place_of(_MAX_COUNT), reason)
-    if follows_workers:
-        return []
-    # Of TensorFlow; Microsoft Learn: the default of worker_count is the number of instances.
     servers = _value_here(plan, target, *_SERVERS) or "0"
     is_one_each = workers == _count_before(plan, target) and servers == "0"
     if is_one_each and plan.language == "yaml" and target.owns(_WORKERS):
         return [Setting(rule, Slot.INSTANCE_COUNT, count, _WORKERS)]
     message = f"worker_count of {target.shown} is {workers}"
     why = "change it by hand" if is_one_each else "its workers are not one per instance"
-    plan.warn(rule, message, target.place_of(_WORKERS), f"it {follows}: {why}")
+    reason = f"it does not follow --instance-count {count}: {why}"
+    plan.warn(rule, message, target.place_of(_WORKERS), reason)
     return []
 
 
 def _value_here(plan: Plan, target: Target, name: str, *path: str) -> str | None:
     """A value of a target; that of its component file only if this run does not change it there."""
-    if name in target.fields or _is_changed_in_component(plan, target):
+    filtered = plan.settings.steps or plan.settings.kinds
+    is_given = target.reference is not None and plan.project.is_given(target.reference)
+    if name in target.fields or (is_given and not filtered):
         return target.text(name, *path)
     return plan.values.effective(target, name, *path)
-
-
-def _is_changed_in_component(plan: Plan, target: Target) -> bool:
-    """Whether the values that depend on the count are handled in the component of a step."""
-    filtered = plan.settings.steps or plan.settings.kinds
-    return target.reference is not None and plan.project.is_given(target.reference) and not filtered
-
-
-def _other_nodes(plan: Plan, target: Target, count: str) -> Iterable[str]:
-    """Arguments of the command with another number of nodes.
-
-    The number may be that of an input, which each step may give another value.
-    """
-    command = plan.values.effective(target, "command") or ""
-    if "node" not in command and "machines" not in command:  # cheap, and false nearly always
-        return []
-    is_own = "command" in target.fields or not _is_changed_in_component(plan, target)
-    arguments = []
-    for match in _NODES.finditer(command):
-        number = plan.values.resolved(target, match[1]) or count
-        bound = is_bound(match[1])
-        if number.isdigit() and number != count and (is_own or bound):
-            arguments.append(f"{match[0]} ({number})" if bound else match[0])
-    return arguments
 
 
 def _count_before(plan: Plan, target: Target) -> str:

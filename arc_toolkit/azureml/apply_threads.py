@@ -12,7 +12,7 @@ import yaml
 
 from arc_toolkit.azureml.documents import Setting, SourceFile, Target, is_bound
 from arc_toolkit.azureml.kinds import KINDS, Family, Role, Slot
-from arc_toolkit.azureml.plan import Plan, Values
+from arc_toolkit.azureml.plan import Plan, YamlPlan
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.threads import (
     NOTHING,
@@ -25,9 +25,8 @@ from arc_toolkit.azureml.threads import (
     launched_processes,
     merge_prestep,
 )
-from arc_toolkit.edit.files.ignores import find_ignores
 from arc_toolkit.edit.yaml.editor import YamlEditor
-from arc_toolkit.edit.yaml.nodes import get, position_of, text_of
+from arc_toolkit.edit.yaml.nodes import get, text_of
 
 THREADS = "threads"
 
@@ -243,21 +242,13 @@ def _for_trial(plan: Plan, target: Target) -> Decision:
 
 def _instance_type_elsewhere(plan: Plan, file: SourceFile, sweep: Target) -> str | None:
     """The instance type of a sweep in another file, as this run leaves it."""
-    settings, values = plan.settings, Values(file.path, plan.project)
+    other = YamlPlan(file, plan.project, plan.settings)
     rule, path = Slot.INSTANCE_TYPE.rule, Slot.INSTANCE_TYPE.path
-    written = values.effective(sweep, *path)
-    lines = {position_of(node)[0] for node in (sweep.at, sweep.place_of(path))}
-    ignores = find_ignores(file.yaml.text)
-    is_selected = not settings.steps or sweep.step_name in settings.steps
-    if settings.kinds and is_selected:
-        is_selected = settings.selects_kind(sweep.kind.family, values.is_distributed(sweep))
-    is_set = (
-        settings.wants(rule)
-        and is_selected
-        and not sweep.is_bound(path)
-        and not any(ignores.covers(rule, line) for line in lines)
-    )
-    return (settings.instance_type if is_set else None) or values.resolved(sweep, written)
+    is_kept = sweep.is_bound(path) or other.ignored(rule, sweep, path)
+    is_set = other.wants(rule, sweep) and not is_kept
+    written = other.values.effective(sweep, *path)
+    requested = plan.settings.instance_type if is_set else None
+    return requested or other.values.resolved(sweep, written)
 
 
 def _report_sweep_step(plan: Plan, target: Target) -> None:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from arc_toolkit.azureml.apply_settings import apply_settings
 from arc_toolkit.azureml.documents import SourceFile, of_nodes, parse
 from arc_toolkit.azureml.expose import InnerParameters, YamlExposer
 from arc_toolkit.azureml.kinds import Family, Role, Slot
-from arc_toolkit.azureml.plan import Plan
+from arc_toolkit.azureml.plan import Plan, YamlPlan
 from arc_toolkit.azureml.references import ProjectFiles
 from arc_toolkit.azureml.rules import run_rules
 from arc_toolkit.azureml.settings import Settings
-from arc_toolkit.azureml.yaml_plan import YamlPlan
 from arc_toolkit.edit.files.discover import ENDINGS, Problem, Skipped, foreign_yaml
 from arc_toolkit.edit.files.edits import SkipCause, Unreadable
 from arc_toolkit.edit.files.engine import FileTask, process_file
@@ -25,7 +25,7 @@ from arc_toolkit.file_io import read_raw
 from arc_toolkit.findings import FileResult
 
 if TYPE_CHECKING:
-    from arc_toolkit.azureml.python.python_engine import MakePlan
+    from arc_toolkit.azureml.python.python_plan import MakePlan
 
 # Standard input has no ending to go by: no YAML mapping has an import at the start of a line.
 _PYTHON = re.compile(rb"^(?:from[ \t]+[\w.]+[ \t]+import|import[ \t]+[A-Za-z_])", re.MULTILINE)
@@ -103,7 +103,7 @@ class AzureMLFiles:
             return FileResult(
                 path, data, skipped=foreign_yaml(path, data, result.skipped.reason, named=named)
             )
-        from arc_toolkit.azureml.python.python_engine import patch_notebook, patch_source
+        from arc_toolkit.azureml.python.python_plan import patch_notebook, patch_source
 
         patch = patch_source if is_source else patch_notebook
         convert = self._conversions.plan_code(settings) if self._conversions is not None else None
@@ -127,24 +127,16 @@ class AzureMLFiles:
 # --- YAML -----------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
 class YamlTask(FileTask[YamlText, YamlPlan]):
     """Settings and rules for one file."""
 
-    def __init__(
-        self,
-        file: SourceFile,
-        settings: Settings,
-        project: ProjectFiles,
-        in_folder: bool,
-        inner_parameters: InnerParameters,
-        note: NotePlan | None,
-    ) -> None:
-        self._file = file
-        self._settings = settings
-        self._project = project
-        self._in_folder = in_folder
-        self._inner_parameters = inner_parameters
-        self._note = note
+    _file: SourceFile
+    _settings: Settings
+    _project: ProjectFiles
+    _in_folder: bool
+    _inner_parameters: InnerParameters
+    _note: NotePlan | None
 
     def read(self, path: str, data: bytes) -> YamlText:
         return self._file.yaml
@@ -155,17 +147,10 @@ class YamlTask(FileTask[YamlText, YamlPlan]):
         file = self._file
         if before is not None:
             file = of_nodes(file.path, text.encode(), text, self._project)
-        plan = YamlPlan(
-            file,
-            self._project,
-            self._settings,
-            self._in_folder,
-            before,
-            failed_groups,
-        )
+        plan = YamlPlan(file, self._project, self._settings, self._in_folder, before, failed_groups)
         if self._note is not None and before is None:
             self._note(plan)
-        apply_settings(plan, YamlExposer(plan, self._inner_parameters))
+        apply_settings(plan, lambda: YamlExposer(plan, self._inner_parameters))
         run_rules(plan, text.text)
         return plan
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import yaml
 
@@ -36,6 +36,9 @@ from arc_toolkit.edit.yaml.nodes import (
     text_of,
 )
 from arc_toolkit.edit.yaml.writer import YamlStyle
+
+if TYPE_CHECKING:
+    from arc_toolkit.azureml.references import ProjectFiles
 
 # How new AzureML files are written: a long command breaks before its arguments, `$[[...]]` being an
 # optional one.
@@ -405,37 +408,24 @@ def _step_kind(step: Target, component: TargetKind | None) -> TargetKind:
 # --- files ----------------------------------------------------------------------------------------
 
 
-class ReferenceResolver(Protocol):
-    """The files that a file names, and how others use it."""
-
-    def kind_of(self, path: str) -> TargetKind | None:
-        """What a component file is: a step without `type` is what its component is."""
-
-    def find(self, written: str | None, path: str, snapshot: str = "") -> str | None:
-        """The full path of the component or trial file that `path` names."""
-
-    def uses(self, path: str) -> set[str]:
-        """How other files use this one."""
-
-
-def parse(path: str, data: bytes, resolver: ReferenceResolver) -> SourceFile:
+def parse(path: str, data: bytes, project: ProjectFiles) -> SourceFile:
     """The file's documents; `Unreadable` with a reason where there is none."""
     text, bom = decode(data)
     if "$schema" not in text and not has_hint(text):
         raise Unreadable("not AzureML", cause=SkipCause.FOREIGN)
     source = YamlText(text, bom, compose(text))
-    return of_nodes(path, data, source, resolver)
+    return of_nodes(path, data, source, project)
 
 
-def of_nodes(path: str, data: bytes, source: YamlText, resolver: ReferenceResolver) -> SourceFile:
+def of_nodes(path: str, data: bytes, source: YamlText, project: ProjectFiles) -> SourceFile:
     """The same from nodes that are composed already."""
     documents = []
     other = ""
     for index, root in enumerate(source.documents):
         if isinstance(root, yaml.MappingNode) and root.value:
-            kind, description = recognise(root, bool(resolver.uses(path) & {"component", "trial"}))
+            kind, description = recognise(root, bool(project.uses(path) & {"component", "trial"}))
             if kind is not None:
-                documents.append(_document(index, path, root, kind, resolver))
+                documents.append(_document(index, path, root, kind, project))
             elif description:
                 other = description
     if not documents:
@@ -444,23 +434,23 @@ def of_nodes(path: str, data: bytes, source: YamlText, resolver: ReferenceResolv
 
 
 def _document(
-    index: int, path: str, root: yaml.MappingNode, kind: TargetKind, resolver: ReferenceResolver
+    index: int, path: str, root: yaml.MappingNode, kind: TargetKind, project: ProjectFiles
 ) -> Document:
     stem = os.path.basename(path).rpartition(".")[0] or os.path.basename(path)
     target = Target(kind, stem, (index,), root, root.value[0][0])
     target.name = target.text("name") or stem
     snapshot = (target.text("code") or "") if kind.role == Role.SPEC else ""
     written = target.text("component" if kind.family == Family.PIPELINE else "trial")
-    target.reference = resolver.find(written, path, snapshot)
+    target.reference = project.find(written, path, snapshot)
     targets = [target]
     if kind.family == Family.SWEEP and kind.role == Role.JOB:
         targets += _trial(target, Role.TRIAL)
     if kind.family == Family.PIPELINE:
-        targets += _steps(target, path, resolver)
+        targets += _steps(target, path, project)
     return Document(index, target, tuple(targets))
 
 
-def _steps(pipeline: Target, path: str, resolver: ReferenceResolver) -> Iterator[Target]:
+def _steps(pipeline: Target, path: str, project: ProjectFiles) -> Iterator[Target]:
     for name, (key, node) in pairs(pipeline.get("jobs")).items():
         if not isinstance(node, yaml.MappingNode):
             continue
@@ -472,12 +462,12 @@ def _steps(pipeline: Target, path: str, resolver: ReferenceResolver) -> Iterator
             key,
             pipeline,
         )
-        reference = resolver.find(step.text("component"), path)
+        reference = project.find(step.text("component"), path)
         needs_kind = reference is not None and step.get("type") is None
-        kind = _step_kind(step, resolver.kind_of(reference) if needs_kind and reference else None)
+        kind = _step_kind(step, project.kind_of(reference) if needs_kind and reference else None)
         step.kind = kind
         step.reference = (
-            resolver.find(step.text("trial"), path) if kind.family == Family.SWEEP else reference
+            project.find(step.text("trial"), path) if kind.family == Family.SWEEP else reference
         )
         yield step
         if kind.family == Family.SWEEP:
@@ -488,7 +478,7 @@ def _steps(pipeline: Target, path: str, resolver: ReferenceResolver) -> Iterator
             if component is not None:
                 yield Target(component, name, (*step.path, "component"), inline, key, step)
         if step.get("jobs") is not None:
-            yield from _steps(step, path, resolver)
+            yield from _steps(step, path, project)
 
 
 def _trial(sweep: Target, role: Role) -> Iterator[Target]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
 
 import yaml
 
@@ -22,9 +21,7 @@ from arc_toolkit.azureml.documents import (
     items_below,
 )
 from arc_toolkit.azureml.kinds import Family, Role, Slot
-from arc_toolkit.azureml.plan import MAX_PIPELINE_DEPTH, Plan
-from arc_toolkit.azureml.yaml_plan import YamlPlan
-from arc_toolkit.edit.yaml.editor import YamlEditor
+from arc_toolkit.azureml.plan import MAX_PIPELINE_DEPTH, Plan, YamlPlan
 from arc_toolkit.edit.yaml.nodes import KeyPath, construct, pairs, text_of
 from arc_toolkit.findings import Severity
 
@@ -56,10 +53,6 @@ class Exposer(ABC):
 
     def can_bind(self, step: Target, slot: Slot) -> bool:
         """Whether a step can be bound to an input; why not is reported."""
-        return True
-
-    def bind(self, step: Target, slot: Slot) -> bool:
-        """Make ready for a binding; False if that is refused."""
         return True
 
     def leaves_to_parameters(self, target: Target) -> bool:
@@ -95,8 +88,8 @@ def expose_parameters(plan: Plan, exposer: Exposer) -> set[tuple[Target, Slot]]:
             if free and default is not None and exposer.declare(pipeline, slot, default):
                 exposed |= {(step, slot) for step in steps}
                 for step in free:
-                    if _takes_binding(plan, exposer, step, binding):
-                        bindings[step].append(binding)
+                    _check_workers(plan, step, binding)
+                    bindings[step].append(binding)
         for step, settings in bindings.items():
             plan.place(step, settings)
     exposer.expose_others()
@@ -110,17 +103,14 @@ def _is_wanted(plan: Plan, step: Target, slot: Slot, path: KeyPath = ()) -> bool
     )
 
 
-def _takes_binding(plan: Plan, exposer: Exposer, step: Target, setting: Setting) -> bool:
-    if step.is_bound(step.path_of(setting.path)):
-        return True  # to this input, or to another, which `place` reports
-    if not exposer.bind(step, setting.slot):
-        return False
+def _check_workers(plan: Plan, step: Target, setting: Setting) -> None:
+    """Warn if the workers of TensorFlow will not follow a new binding."""
     workers = ("distribution", "worker_count")
-    if setting.slot == Slot.INSTANCE_COUNT and step.owns(workers):
+    is_new = not step.is_bound(step.path_of(setting.path))
+    if is_new and setting.slot == Slot.INSTANCE_COUNT and step.owns(workers):
         message = f"worker_count of {step.shown} does not follow the parameter"
         reason = "without it, TensorFlow has one worker per instance: remove it"
         plan.warn(EXPOSE, message, step.place_of(workers), reason)
-    return True
 
 
 def _default(
@@ -169,8 +159,6 @@ class YamlExposer(Exposer):
         # The parameters of the pipeline files that steps of this one name, after this run.
         self._inner_parameters = inner_parameters
         self._names: dict[tuple[KeyPath, Slot], str] = {}
-        # Keys of steps that move into `resources`.
-        self._moved: set[KeyPath] = set()
 
     def pipelines(self) -> Iterator[tuple[Target, list[Target]]]:
         for document in self._plan.documents:
@@ -247,7 +235,15 @@ class YamlExposer(Exposer):
         return is_same or self._plan.set(EXPOSE, pipeline, path, default)
 
     def can_bind(self, step: Target, slot: Slot) -> bool:
-        """An inline command step cannot bind its count (azure-ai-ml: "component missing")."""
+        """An inline command step cannot bind its count (azure-ai-ml: "component missing"), and keys
+        beside `component` win over `resources`.
+        """
+        winning = [name for name in RESOURCE_KEYS if name in step.fields]
+        if winning and step.overrides_resources:
+            reason = f"{', '.join(winning)} beside `component` wins over `resources`: move it there"
+            message = f"{slot.path[-1]} of {step.shown} is not exposed"
+            self._plan.warn(EXPOSE, message, step.at, reason)
+            return False
         is_inline = step.kind.family == Family.COMMAND and step.get("component") is None
         if not is_inline or slot != Slot.INSTANCE_COUNT or step.is_bound(slot.path):
             return True
@@ -257,25 +253,6 @@ class YamlExposer(Exposer):
         reason = "an inline command step cannot bind its count: move its job to a component file"
         self._plan.add_finding(EXPOSE, severity, message, step.at, reason)
         return False
-
-    def bind(self, step: Target, slot: Slot) -> bool:
-        """A count cannot be bound beside keys that win over `resources`: they move into it."""
-        names = (slot.path[-1],) if slot != Slot.INSTANCE_COUNT else RESOURCE_KEYS
-        return not step.overrides_resources or all(
-            self._move_below_resources(step, name, slot) for name in names if name in step.fields
-        )
-
-    def _move_below_resources(self, step: Target, name: str, slot: Slot) -> bool:
-        path = (*step.path, name)
-        if path in self._moved:
-            return True
-        self._moved.add(path)
-        if not self._plan.edit(EXPOSE, step, path, partial(YamlEditor.remove, path=path)):
-            return False
-        values = self._plan.values
-        is_planned = values.own(step, "resources", name) is not None or name == slot.path[-1]
-        value = construct(step.fields[name][1])
-        return is_planned or self._plan.set(EXPOSE, step, ("resources", name), value)
 
     def leaves_to_parameters(self, target: Target) -> bool:
         step = target if target.kind.role == Role.STEP else target.parent

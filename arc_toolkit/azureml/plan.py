@@ -10,13 +10,16 @@ import os.path
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import partial
 from typing import Any
+
+import yaml
 
 from arc_toolkit.azureml.documents import (
     RESOURCE_KEYS,
     Document,
     Setting,
+    SourceFile,
     State,
     Target,
     is_bound,
@@ -25,10 +28,13 @@ from arc_toolkit.azureml.evidence import FrameworkEvidence
 from arc_toolkit.azureml.kinds import KINDS, TRIALS, Family, Role, Slot
 from arc_toolkit.azureml.references import ProjectFiles
 from arc_toolkit.azureml.settings import Settings
+from arc_toolkit.azureml.threads import PRESTEP, RESTEP
 from arc_toolkit.edit.files.edits import Refused
-from arc_toolkit.edit.files.ignores import Ignores
-from arc_toolkit.edit.files.plan import FailedGroups, FilePlan, Operation
-from arc_toolkit.edit.yaml.nodes import INT, KeyPath, YamlNode, pairs, text_of
+from arc_toolkit.edit.files.ignores import Ignores, find_ignores
+from arc_toolkit.edit.files.plan import MAX_REPARSE_CHARS, FailedGroups, FilePlan, Operation
+from arc_toolkit.edit.yaml.editor import YamlEditor
+from arc_toolkit.edit.yaml.nodes import INT, KeyPath, YamlNode, YamlText, pairs, text_of
+from arc_toolkit.edit.yaml.writer import YamlStyle
 from arc_toolkit.findings import Fix, Language, Rule, Severity
 
 # `${{inputs.x}}`, and `${{parent.inputs.x}}` in a step.
@@ -185,6 +191,7 @@ class Plan(FilePlan[Any]):
         # Only the edits of a second run count, not its findings.
         self.is_second = before is not None
         self.documents: tuple[Document, ...] = ()
+        self._known_targets: list[Target] | None = None
         self.values = Values(path, project, settings.expose_parameters)
         # What rules have found out about the file, for each other.
         self.rule_facts: dict[Hashable, Any] = {}
@@ -229,11 +236,10 @@ class Plan(FilePlan[Any]):
 
     def known_targets(self) -> Sequence[Target]:
         """Everything that is known well enough for rules to judge it."""
+        if self._known_targets is None:
+            documents = self.documents
+            self._known_targets = [item for document in documents for item in document.targets]
         return self._known_targets
-
-    @cached_property
-    def _known_targets(self) -> Sequence[Target]:
-        return [target for document in self.documents for target in document.targets]
 
     def unsupported(self, target: Target, slot: Slot) -> str | None:
         """Why a target does not take a setting; None where it does."""
@@ -286,9 +292,13 @@ class Plan(FilePlan[Any]):
         """Whether a setting is to be placed on this target: `--only`, `--skip`, `--step`, `--kind`,
         ignores.
         """
+        return (
+            self.settings.wants(rule) and not self.covers(rule, target.at) and self.chosen(target)
+        )
+
+    def chosen(self, target: Target) -> bool:
+        """Whether `--step` and `--kind` name this target."""
         settings = self.settings
-        if not settings.wants(rule) or self.covers(rule, target.at):
-            return False
         if settings.steps and target.step_name not in settings.steps:
             return False
         return not settings.kinds or settings.selects_kind(
@@ -319,11 +329,12 @@ class Plan(FilePlan[Any]):
 
     def _differs(self, target: Target, setting: Setting) -> bool:
         rule, path = setting.rule, setting.path
+        severity: Severity
         if not self.wants(rule, target) or self.ignored(rule, target, path):
             return False
         if (why := self.unsupported(target, setting.slot)) is not None:
             # A setting that a kind cannot have is not a fault; a step of unknown kind may need it.
-            severity: Severity = "warning" if target.is_unknown_step else "note"
+            severity = "warning" if target.is_unknown_step else "note"
             self.add_finding(rule, severity, f"not set on {target.shown}", target.at, why)
             return False
         if self.inherits(target, path):
@@ -333,9 +344,10 @@ class Plan(FilePlan[Any]):
             case State.EQUAL:
                 self.already_as_requested = True
             case State.BOUND:
-                # Whoever bound it chose so: no fault.
+                # An input is there to be given: no fault.
+                severity = "note" if target.is_bound(path) else "warning"
                 reason = f"it is bound to {target.written(path)}"
-                self.add_finding(rule, "note", message, target.place_of(path), reason)
+                self.add_finding(rule, severity, message, target.place_of(path), reason)
             case State.OPAQUE:
                 self.warn(rule, message, target.at, target.opaque_reason(path))
             case State.ABSENT | State.DIFFERENT:
@@ -398,3 +410,127 @@ class Plan(FilePlan[Any]):
     def has_no_evidence(self, target: Target) -> bool:
         """Whether it was looked for and nothing was found."""
         return self._evidence.get(target.path) == ()
+
+
+# --- YAML -------------------------------------------------------------------------------------------
+
+# What a pipeline begins with.
+_HEAD = frozenset({"type", "name", "version", "display_name", "description", "experiment_name"})
+# Where a new key goes, and what is quoted.
+EDIT_STYLE = YamlStyle(
+    neighbours={
+        "resources": ("compute", "component", "trial", "environment", "code", "command"),
+        "environment_variables": (
+            "environment",
+            "component",
+            "trial",
+            "compute",
+            "code",
+            "command",
+        ),
+        "compute": ("component", "trial", "environment", "code", "command"),
+        "settings": _HEAD,
+        "inputs": _HEAD,
+    },
+    # Variables are upper case by custom; their values are always strings, and are seen to be.
+    quoted=str.isupper,
+    plain=re.compile(r"\$\{\{[A-Za-z0-9_.]+\}\}"),
+)
+# Names of computes that are not references to a compute of the workspace.
+_BARE_COMPUTES = frozenset(["local", "serverless"])
+
+
+class YamlPlan(Plan):
+    """The plan for a YAML file: its changes are operations of the YAML editor."""
+
+    language: Language = "yaml"
+    proves_groups = True
+
+    def __init__(
+        self,
+        file: SourceFile,
+        project: ProjectFiles,
+        settings: Settings,
+        in_folder: bool = True,
+        before: YamlPlan | None = None,
+        failed_groups: FailedGroups | None = None,
+    ) -> None:
+        ignored_lines = find_ignores(file.yaml.text)
+        super().__init__(
+            file.path, project, settings, ignored_lines, in_folder, before, failed_groups
+        )
+        self.file = file
+        self.documents = file.documents
+        self._proofs = 0
+
+    def new_editor(self) -> YamlEditor:
+        return YamlEditor(self.file.yaml, EDIT_STYLE)
+
+    @property
+    def is_empty(self) -> bool:
+        return bool(self.editor.empty)
+
+    def prove(self, text: YamlText) -> YamlText:
+        after, documents = self.editor.finish()
+        return YamlText(after, text.bom, documents)
+
+    def ignores(self) -> Iterator[tuple[Ignores, Callable[[int], YamlNode]]]:
+        def node(line: int) -> YamlNode:
+            mark = yaml.Mark("", 0, line - 1, 0, None, 0)
+            return yaml.ScalarNode("", "", mark, mark)
+
+        yield self.ignored_lines, node
+
+    def ignored(self, rule: str, target: Target, path: KeyPath = ()) -> bool:
+        return bool(self.ignored_lines.lines) and super().ignored(rule, target, path)
+
+    def compute_reference(self, name: str) -> str:
+        """`azureml:NAME`, unless it is a reference, a resource id, or one of the two names that
+        need none.
+        """
+        if name.startswith(("azureml:", "/", "${{")) or name in _BARE_COMPUTES:
+            return name
+        return f"azureml:{name}"
+
+    # --- edits ------------------------------------------------------------------------------------
+
+    def write(self, target: Target, settings: Sequence[Setting]) -> list[Setting]:
+        return [
+            setting
+            for setting in settings
+            if self.set(setting.rule, target, setting.path, setting.value)
+        ]
+
+    def set(self, rule: str, target: Target, path: KeyPath, value: object) -> bool:
+        """Put a value below a target; a refusal becomes a finding."""
+        where = (*target.path, *path)
+        value = value if isinstance(value, (int, dict)) else str(value)
+        if not self.edit(rule, target, where, partial(YamlEditor.set, path=where, value=value)):
+            return False
+        self.values.pending[where] = value
+        return True
+
+    def edit(self, rule: str, target: Target, where: KeyPath, operation: Operation) -> bool:
+        """One operation at a place of the file; a refusal becomes a finding."""
+        return self.attempt(rule, f"not set on {target.shown}", target.at, operation, where)
+
+    def fix(self, title: str, safe: bool, operation: Operation, usable: bool) -> Fix | None:
+        alone = self.new_editor()
+        operation(alone)
+        if usable:
+            self.perform((title, *alone.edits()), operation)
+        elif self._proofs * len(self.file.yaml.text) < MAX_REPARSE_CHARS:
+            self._proofs += 1  # others are proved when `patch` makes them
+            alone.finish()
+        return None if self.is_second else Fix(title, safe, tuple(alone.edits()))
+
+    def replace_restep(self, target: Target, value: str) -> bool:
+        path = (*target.path, *Slot.VARIABLES.path, RESTEP)
+        new = value if value != target.text(*Slot.VARIABLES.path, RESTEP) else None
+        if not self.edit("threads", target, path, lambda editor: editor.rename(path, PRESTEP, new)):
+            return False
+        self.values.pending[path] = value
+        return True
+
+    def step_names(self) -> Iterator[str]:
+        return (step.name for document in self.documents for step in document.steps)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from arc_toolkit.azureml.kinds import KINDS, Family, Role
 from arc_toolkit.azureml.python.module import Module
-from arc_toolkit.azureml.python.python_engine import MakePlan
-from arc_toolkit.azureml.python.python_plan import PythonPlan
+from arc_toolkit.azureml.python.python_plan import MakePlan, PythonPlan
 from arc_toolkit.azureml.references import ProjectFiles
 from arc_toolkit.azureml.settings import Settings
+from arc_toolkit.edit.files.plan import FailedGroups
 from arc_toolkit.findings import FileResult
 from arc_toolkit.migrate.code_sweeps import report_sweeps
 from arc_toolkit.migrate.hyperdrive import convert_configs
@@ -50,9 +50,10 @@ def plan_conversions(
     settings: Settings,
     path: str,
     first: PythonPlan | None = None,
+    failed_groups: FailedGroups | None = None,
 ) -> PythonPlan:
     """The changes and new files for a module; `first` is the plan of the run before."""
-    plan = PythonPlan(module, project, settings, path, first)
+    plan = PythonPlan(module, project, settings, path, first, failed_groups)
     if _wants_sweeps(settings):
         report_sweeps(plan)
         convert_configs(plan)

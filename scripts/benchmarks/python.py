@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from arc_toolkit.azureml.azureml_files import AzureMLFiles
-from arc_toolkit.azureml.python.python_engine import patch_source
+from arc_toolkit.azureml.python.python_plan import patch_source
 from arc_toolkit.azureml.references import ProjectFiles
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.batch import run

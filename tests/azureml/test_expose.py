@@ -400,10 +400,11 @@ def test_an_input_of_another_type_is_another() -> None:
     assert "job_instance_type" in yaml.safe_load(patch(text, **ASKED).after or b"")["inputs"]
 
 
-def test_keys_that_win_over_resources_move_into_them() -> None:
-    text = PIPELINE + "    instance_type: a\n    instance_count: 7\n    shm_size: 1g\n"
+def test_a_step_with_keys_that_win_over_resources_is_not_bound() -> None:
+    text = PIPELINE + "    instance_type: a\n    shm_size: 1g\n"
     result = patch(text, path="pipeline.yml", files=FILES, **ASKED)
-    step = yaml.safe_load(result.after or b"")["jobs"]["train"]
-    assert step["resources"] == {"instance_type": TYPE, "instance_count": COUNT, "shm_size": "1g"}
-    assert not {"instance_type", "instance_count", "shm_size"} & step.keys()
-    check_noop((result.after or b"").decode(), path="pipeline.yml", files=FILES, **ASKED)
+    step = yaml.safe_load(result.after or text)["jobs"]["train"]
+    assert (step["instance_type"], step["shm_size"]) == ("a", "1g")
+    assert {item.reason for item in result.findings if item.rule == "expose-parameters"} == {
+        "instance_type, shm_size beside `component` wins over `resources`: move it there"
+    }

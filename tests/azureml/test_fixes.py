@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from arc_toolkit.azureml.python.python_engine import patch_notebook, patch_source
+from arc_toolkit.azureml.python.python_plan import patch_notebook, patch_source
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.edit.files.edits import apply_edits
 from arc_toolkit.findings import FileResult, Finding

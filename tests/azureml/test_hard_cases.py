@@ -171,25 +171,6 @@ TENSORFLOW = (
     [
         # The component is not given, or not selected, so that its workers stay.
         (STEP, {"train.yml": TENSORFLOW}, {"steps": ("a",)}, "worker_count of step `a` is 2"),
-        (
-            COMMAND_JOB.replace("train.py", "train.py --num_machines ${{inputs.n}}")
-            + "inputs: {n: 2}\n",
-            {},
-            {},
-            "the command of command job has --num_machines ${{inputs.n}} (2)",
-        ),
-        (
-            STEP + "    inputs: {n: 2}\n",
-            {"train.yml": TRAIN.replace("train.py", "train.py --nnodes ${{inputs.n}}")},
-            {},
-            "the command of step `a` has --nnodes ${{inputs.n}} (2)",
-        ),
-        (
-            COMMAND_JOB + "resources: {max_instance_count: 2}\n",
-            {},
-            {},
-            "max_instance_count of command job is 2",
-        ),
     ],
 )
 def test_what_does_not_follow_the_count(

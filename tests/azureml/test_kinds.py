@@ -9,7 +9,7 @@ import yaml
 
 from arc_toolkit.azureml.documents import parse, recognise
 from arc_toolkit.azureml.kinds import KINDS, Family, Role, Slot, TargetKind
-from arc_toolkit.azureml.python.python_engine import patch_source
+from arc_toolkit.azureml.python.python_plan import patch_source
 from arc_toolkit.azureml.references import ProjectFiles
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.edit.files.edits import Unreadable

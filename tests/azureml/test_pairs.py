@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from arc_toolkit.azureml.azureml_files import patch_yaml
-from arc_toolkit.azureml.python.python_engine import patch_source
+from arc_toolkit.azureml.python.python_plan import patch_source
 from arc_toolkit.azureml.references import ProjectFiles
 from arc_toolkit.azureml.rules import all_rules
 from arc_toolkit.azureml.settings import Settings

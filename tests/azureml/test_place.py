@@ -266,8 +266,6 @@ def test_workers_of_tensorflow_follow_the_count() -> None:
     [
         TENSORFLOW + "resources:\n  instance_count: 1\n",
         TENSORFLOW + "  parameter_server_count: 1\nresources:\n  instance_count: 3\n",
-        COMMAND_JOB.replace("train.py", "-m torch.distributed.run --nnodes=3 train.py"),
-        COMMAND_JOB.replace("train.py", "train.py --num_machines 3"),
     ],
 )
 def test_what_does_not_follow_the_count_is_reported_in_every_run(text: str) -> None:

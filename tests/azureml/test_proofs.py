@@ -10,6 +10,7 @@ import pytest
 
 from arc_toolkit.azureml import azureml_files
 from arc_toolkit.azureml.python import python_plan
+from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.edit.code import notebook
 from arc_toolkit.edit.code.editor import Changes
 from arc_toolkit.edit.files.edits import Edit
@@ -120,9 +121,26 @@ def test_a_python_plan_that_would_change_its_result_again(
 ) -> None:
     true = python_plan.make_plan
 
-    def plan(module: Any, project: Any, settings: Any, path: str, first: Any = None) -> Any:
+    def plan(*arguments: Any) -> Any:
         # The second plan is the first one again, with its changes.
-        return true(module, project, settings, path, first) if first is None else first
+        first = arguments[4]
+        return true(*arguments) if first is None else first
 
-    monkeypatch.setattr("arc_toolkit.azureml.python.python_engine.make_plan", plan)
+    monkeypatch.setattr("arc_toolkit.azureml.python.python_plan.make_plan", plan)
     refused(run(), "not stable: a second run would change the file again")
+
+
+def test_a_step_without_a_safe_place_does_not_keep_the_others_from_changing() -> None:
+    text = """\
+from azure.ai.ml import command
+
+a = command(command="x", instance_type="s"); b = 1
+c = command(command="y", environment_variables={"AMLARC_RESTEP": "z"})
+a.resources.shm_size = "1g"; print(a)
+"""
+    after = text.replace('"}', '"}, instance_count=2').replace("RESTEP", "PRESTEP")
+    result = python_plan.patch_source("p.py", text.encode(), Settings(instance_count=2))
+    assert result.after == after.encode()
+    assert [
+        (item.line, item.reason) for item in result.findings if item.rule == "instance-count"
+    ] == [(3, "it shares its line with another statement")]

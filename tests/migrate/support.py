@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from arc_toolkit.azureml.python.python_engine import patch_source
+from arc_toolkit.azureml.python.python_plan import patch_source
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.findings import FileResult, Finding
 from arc_toolkit.migrate import sweep

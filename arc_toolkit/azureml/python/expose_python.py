@@ -15,17 +15,18 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from arc_toolkit.azureml.expose import EXPOSE, parameter_names
+from arc_toolkit.azureml.documents import Target
+from arc_toolkit.azureml.expose import EXPOSE, Exposer, parameter_names
 from arc_toolkit.azureml.kinds import Slot
 from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.azureml.python import sdk_objects as sdk
-from arc_toolkit.azureml.python.python_targets import PythonPipeline
+from arc_toolkit.azureml.python.python_targets import PythonPipeline, PythonTarget
 from arc_toolkit.azureml.python.python_writer import PythonWriter
 from arc_toolkit.azureml.python.resolve import SdkResolver
-from arc_toolkit.azureml.python.sdk_objects import PipelineFunction, PipelineJob
+from arc_toolkit.azureml.python.sdk_objects import PipelineFunction, PipelineJob, Step
 from arc_toolkit.edit.code import layout
 from arc_toolkit.edit.code.editor import quoted
-from arc_toolkit.edit.code.expressions import calls_in, last_name
+from arc_toolkit.edit.code.expressions import calls_in, last_name, short
 from arc_toolkit.edit.code.names import Binding, Statement
 from arc_toolkit.edit.code.nodes import place_node
 from arc_toolkit.edit.files.edits import Refused
@@ -33,14 +34,19 @@ from arc_toolkit.edit.files.edits import Refused
 _SLOTS = (Slot.INSTANCE_TYPE, Slot.INSTANCE_COUNT)
 
 
-class ExposedParameters:
+class PythonExposer(Exposer):
     """The parameters of the pipeline functions of one module."""
 
     def __init__(
-        self, plan: Plan, resolver: SdkResolver, pipelines: Sequence[PythonPipeline]
+        self,
+        plan: Plan,
+        resolver: SdkResolver,
+        pipelines: Sequence[PythonPipeline],
+        targets: Sequence[PythonTarget],
     ) -> None:
         self._plan = plan
         self._resolver = resolver
+        self._targets = targets
         self._pipelines = {id(pipeline.function): pipeline for pipeline in pipelines}
         # Functions with parameters that their steps are bound to.
         self._exposed: set[int] = set()
@@ -53,13 +59,29 @@ class ExposedParameters:
         writer: PythonWriter = self._plan.editor
         return writer
 
+    def pipelines(self) -> Iterator[tuple[Target, list[Target]]]:
+        steps: dict[int, list[Target]] = {}
+        for target in self._targets:
+            if target.pipeline is None or target.refusal or target.legacy_sweep:
+                continue
+            if not (target.is_trial and isinstance(target.made, Step)):
+                steps.setdefault(id(target.pipeline.function), []).append(target)
+        for key, pipeline in self._pipelines.items():
+            yield pipeline, steps.get(key, [])
+
+    def declared_default(self, pipeline: Target, name: str) -> str | None:
+        assert isinstance(pipeline, PythonPipeline)
+        default = pipeline.parameters.get(name)
+        if isinstance(default, ast.Constant) and isinstance(default.value, str):
+            return default.value
+        return short(default) if default else None
+
     def exposes(self, pipeline: PipelineFunction | None) -> bool:
         return pipeline is not None and id(pipeline.function) in self._exposed
 
-    def name(self, pipeline: PythonPipeline, slot: Slot) -> str:
-        """The parameter for a slot: of the slot's name, unless the function has such a parameter
-        for something else.
-        """
+    def parameter(self, pipeline: Target, slot: Slot) -> str:
+        """Of the slot's name, unless the function has such a parameter for something else."""
+        assert isinstance(pipeline, PythonPipeline)
         key = (id(pipeline.function), slot)
         if key not in self._names:
             self._names[key] = slot.path[-1]  # also for two functions that call each other
@@ -71,10 +93,10 @@ class ExposedParameters:
             )
         return self._names[key]
 
-    def declare(self, pipeline: PythonPipeline, slot: Slot, default: str | int) -> bool:
-        """A parameter with a default; why it cannot be declared is reported."""
+    def declare(self, pipeline: Target, slot: Slot, default: str | int) -> bool:
+        assert isinstance(pipeline, PythonPipeline)
         function, statement = pipeline.function, pipeline.statement
-        name, settings = self.name(pipeline, slot), self._plan.settings
+        name, settings = self.parameter(pipeline, slot), self._plan.settings
         text = str(default) if isinstance(default, int) else quoted(default, statement.source)
         if name in pipeline.parameters:
             present = pipeline.parameters[name]
@@ -114,7 +136,9 @@ class ExposedParameters:
         own.
         """
         fields = {slot.path[-1], *(("node_count",) if slot == Slot.INSTANCE_COUNT else ())}
-        inner = {id(call): self.name(target, slot) for target, _, call in self._calls(pipeline)}
+        inner = {
+            id(call): self.parameter(target, slot) for target, _, call in self._calls(pipeline)
+        }
         right: set[int] = set()
         for node in ast.walk(pipeline.function):
             match node:
@@ -135,7 +159,7 @@ class ExposedParameters:
 
     # --- pipelines in pipelines ---
 
-    def pass_all_on(self) -> None:
+    def expose_others(self) -> None:
         """A pipeline that calls another one passes the parameters of that one on."""
         calls = [
             (outer, *call) for outer in self._pipelines.values() for call in self._calls(outer)
@@ -167,7 +191,7 @@ class ExposedParameters:
         call: ast.Call,
         slot: Slot,
     ) -> None:
-        outer_name, name = self.name(outer, slot), self.name(inner, slot)
+        outer_name, name = self.parameter(outer, slot), self.parameter(inner, slot)
         default = self._declared.get((id(inner.function), name))
         is_passed = any(keyword.arg in (name, None) for keyword in call.keywords)
         if default is None or is_passed:

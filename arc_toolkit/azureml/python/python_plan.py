@@ -6,20 +6,27 @@ from __future__ import annotations
 
 import ast
 import os.path
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from arc_toolkit.azureml.apply_settings import apply_settings
 from arc_toolkit.azureml.apply_threads import not_set
 from arc_toolkit.azureml.documents import Parameter, Setting, Target
 from arc_toolkit.azureml.evidence import FrameworkEvidence, evidence_in_command
-from arc_toolkit.azureml.expose import Exposer
 from arc_toolkit.azureml.kinds import Family, Slot
 from arc_toolkit.azureml.plan import Plan, Values
-from arc_toolkit.azureml.python.code_fields import CodeValue, named_values
-from arc_toolkit.azureml.python.expose_python import ExposedParameters
-from arc_toolkit.azureml.python.module import Module
-from arc_toolkit.azureml.python.python_targets import SETTINGS, PythonPipeline, PythonTarget
+from arc_toolkit.azureml.python import sdk_objects as sdk
+from arc_toolkit.azureml.python.expose_python import PythonExposer
+from arc_toolkit.azureml.python.module import Module, read_module
+from arc_toolkit.azureml.python.python_targets import (
+    SETTINGS,
+    CodeValue,
+    PythonPipeline,
+    PythonTarget,
+    named_values,
+)
 from arc_toolkit.azureml.python.python_writer import PythonWriter
 from arc_toolkit.azureml.python.resolve import SdkResolver
 from arc_toolkit.azureml.python.sdk_objects import Builder, Step, Sweep
@@ -28,19 +35,21 @@ from arc_toolkit.azureml.references import ProjectFiles
 from arc_toolkit.azureml.rules import run_rules
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.threads import PRESTEP, RESTEP
-from arc_toolkit.edit.code.code_text import CodeText
+from arc_toolkit.edit.code.code_text import CodeText, read_notebook, read_source
 from arc_toolkit.edit.code.editor import StatementSite, quoted
-from arc_toolkit.edit.code.expressions import short
 from arc_toolkit.edit.code.nodes import CodeMark, place_node
-from arc_toolkit.edit.code.source import Source
-from arc_toolkit.edit.files.edits import Refused
+from arc_toolkit.edit.code.source import Source, decode, parse, quiet
+from arc_toolkit.edit.files.edits import Edit, Refused, SkipCause, Unreadable, old_offsets
+from arc_toolkit.edit.files.engine import FileTask, process_file
 from arc_toolkit.edit.files.ignores import Ignores, find_ignores
-from arc_toolkit.edit.files.plan import Operation
+from arc_toolkit.edit.files.plan import FailedGroups, GroupKey, Operation
 from arc_toolkit.edit.yaml.nodes import KeyPath, YamlNode
-from arc_toolkit.findings import Fix, Language
+from arc_toolkit.file_io import read_raw
+from arc_toolkit.findings import FileResult, Finding, Fix, Language
 
 # More steps of a file than this that are not changed for the same reason are one finding.
 MAX_LISTED_STEPS = 10
+_DEFAULT_COMPUTE = ("settings", "default_compute")
 
 
 class PythonValues(Values):
@@ -56,7 +65,7 @@ class PythonValues(Values):
         return super().own(target, name, *path)
 
 
-class PythonPlan(Plan, Exposer):
+class PythonPlan(Plan):
     """The plan for one module; the cells of a notebook are one module too."""
 
     language: Language = "python"
@@ -68,10 +77,14 @@ class PythonPlan(Plan, Exposer):
         settings: Settings,
         path: str,
         first: PythonPlan | None = None,
+        failed_groups: FailedGroups | None = None,
     ) -> None:
-        super().__init__(path, project, settings, Ignores(), before=first)
+        super().__init__(
+            path, project, settings, Ignores(), before=first, failed_groups=failed_groups
+        )
         self.values = PythonValues(path, project, settings.expose_parameters)
         self.module = module
+        self._is_tree_whole = True
         self.resolver = SdkResolver(
             module, path, project, Family(settings.assume) if settings.assume else None
         )
@@ -106,7 +119,26 @@ class PythonPlan(Plan, Exposer):
         return not self.writer.changes
 
     def prove(self, text: CodeText) -> CodeText:
+        self.writer.edits()  # `Refused` while the syntax tree is whole
+        self._is_tree_whole = False
         return text.changed(self.writer.changes)
+
+    def find_failing(self, size: int) -> dict[GroupKey, str]:
+        """The groups without a safe place in the text; the proof of more uses up the syntax tree."""
+        reasons: dict[GroupKey, str] = {}
+        for key, operation in self._groups if self._is_tree_whole else ():
+            try:
+                self._edits_of(operation)
+            except Refused as refusal:
+                reasons[key] = refusal.reason
+        return reasons
+
+    def _edits_of(self, operation: Operation) -> tuple[Edit, ...]:
+        """What one group changes in the text."""
+        writer = self.new_editor()
+        operation(writer)
+        writer.finish()
+        return tuple(writer.edits())
 
     def close(self) -> None:
         self.module.close()
@@ -136,23 +168,20 @@ class PythonPlan(Plan, Exposer):
             return True
         return any(rule in other.lines.get(0, ()) for other in self._ignores.values())
 
+    def refuse(self, rule: str, message: str, at: YamlNode, reason: str) -> None:
+        """One step that is not changed does not make the file one that is refused."""
+        self.warn(rule, message, at, reason)
+
     def ignores(self) -> Iterator[tuple[Ignores, Callable[[int], YamlNode]]]:
         for source in self.module.sources:
             if id(source) in self._ignores:
                 yield self._ignores[id(source)], partial(_line, source)
 
     def fix(self, title: str, safe: bool, operation: Operation, usable: bool) -> Fix | None:
+        edits = self._edits_of(operation)
         if usable:
-            operation(self.writer)
-        if self.is_second:
-            return None
-        alone = PythonWriter(self.resolver)
-        operation(alone)
-        alone.finish()
-        try:
-            return Fix(title, safe, tuple(alone.edits()))
-        except Refused:  # so is the whole file, and that is reported
-            return None
+            self.perform((title, *edits), operation)
+        return None if self.is_second else Fix(title, safe, edits)
 
     # --- which targets ---
 
@@ -163,20 +192,14 @@ class PythonPlan(Plan, Exposer):
                 yield target
 
     def chosen(self, target: Target) -> bool:
-        """Whether `--step` and `--kind` name this target."""
-        if not isinstance(target, PythonTarget):
-            return True
         steps, kinds = self.settings.steps, self.settings.kinds
+        if not isinstance(target, PythonTarget):
+            return not (steps or kinds)  # a pipeline has more steps than those
         if kinds and target.family != Family.OTHER:
             distributed = Family.DISTRIBUTED in kinds and self.values.is_distributed(target)
             if not self.settings.selects_kind(target.base_family, distributed):
                 return False
         return not steps or any(name in steps for name in _names(target))
-
-    def wants(self, rule: str, target: Target) -> bool:
-        return (
-            self.settings.wants(rule) and not self.covers(rule, target.at) and self.chosen(target)
-        )
 
     def ignored(self, rule: str, target: Target, path: KeyPath = ()) -> bool:
         if not self._ignores:
@@ -232,15 +255,15 @@ class PythonPlan(Plan, Exposer):
         if isinstance(target.made, Builder | Sweep):
             # A step in a pipeline that was made of this command object, else the object itself.
             first = self._first_steps.get(id(target), target)
-        if first.pipeline is None:
+        if first.pipeline is None or self.settings.steps or self.settings.kinds:
             return True
         function = first.pipeline.function
         pipeline = next(item for item in self.python_pipelines if item.function is function)
         return not (pipeline.node.value or self._sets_default_compute)
 
     @cached_property
-    def _parameters(self) -> ExposedParameters:
-        return ExposedParameters(self, self.resolver, self.python_pipelines)
+    def exposer(self) -> PythonExposer:
+        return PythonExposer(self, self.resolver, self.python_pipelines, self.python_targets)
 
     @cached_property
     def _first_steps(self) -> dict[int, PythonTarget]:
@@ -250,10 +273,12 @@ class PythonPlan(Plan, Exposer):
 
     @cached_property
     def _sets_default_compute(self) -> bool:
-        default = ("settings", "default_compute")
         scopes = self.module.scopes
         return any(
-            use.path == default for scope in scopes for uses in scope.uses.values() for use in uses
+            use.path == _DEFAULT_COMPUTE
+            for scope in scopes
+            for uses in scope.uses.values()
+            for use in uses
         )
 
     def evidence(self, target: Target) -> tuple[FrameworkEvidence, ...]:
@@ -269,17 +294,17 @@ class PythonPlan(Plan, Exposer):
         assert isinstance(target, PythonTarget | PythonPipeline)
         written = []
         for setting in settings:
-            try:
-                self._write_setting(target, setting)
-            except Refused as refusal:
-                message = f"{setting.path[-1]} of {target.shown} is not changed"
-                self.add_finding(setting.rule, "warning", message, target.at, reason=refusal.reason)
-                continue
-            self.values.pending[*target.path, *setting.path] = setting.value
-            written.append(setting)
+            where = (*target.path, *setting.path)
+            message = f"{setting.path[-1]} of {target.shown} is not changed"
+            operation = partial(self._write_setting, target=target, setting=setting)
+            if self.attempt(setting.rule, message, target.at, operation, where):
+                self.values.pending[where] = setting.value
+                written.append(setting)
         return written
 
-    def _write_setting(self, target: PythonTarget | PythonPipeline, setting: Setting) -> None:
+    def _write_setting(
+        self, writer: PythonWriter, target: PythonTarget | PythonPipeline, setting: Setting
+    ) -> None:
         match setting.value:
             case Parameter(name=text):
                 pass
@@ -287,15 +312,45 @@ class PythonPlan(Plan, Exposer):
                 text = str(number)
             case value:
                 text = quoted(str(value), target.statement.source)
+        node = target.get(*setting.path)
+        own = node if isinstance(node, CodeValue) and not node.inherited else None
+        if own is not None and own.constant is not None and self._moves_alike(own, setting):
+            constant, statement = own.constant
+            writer.changes.replace(statement, constant, text)
+            return
         if isinstance(target, PythonPipeline):
-            node = target.get(*setting.path)
             assert isinstance(node, CodeValue)
-            self.writer.changes.replace(node.statement, node.expression, text)
+            writer.changes.replace(node.statement, node.expression, text)
             return
         if self._leaks(target, setting):
             raise Refused("its resources are those of its component, which another step uses too")
         in_call = setting.slot == Slot.COMPUTE or not self._exposes(target)
-        self.writer.write(target, setting, text, in_call=in_call)
+        writer.write(target, setting, text, in_call=in_call)
+
+    def _moves_alike(self, node: CodeValue, setting: Setting) -> bool:
+        """Whether a value is a constant of the module, and all its uses get this setting: then the
+        constant is changed.
+        """
+        if isinstance(setting.value, Parameter):
+            return False
+        name = getattr(node.expression, "id", "")
+        paths = (setting.path, *((_DEFAULT_COMPUTE,) if setting.slot == Slot.COMPUTE else ()))
+        moving = {
+            id(value.expression)
+            for target in self.targets()
+            for path in paths
+            if isinstance(value := target.get(*path), CodeValue)
+            and self.wants(setting.rule, target)
+            and not self.ignored(setting.rule, target, path)
+        }
+        return all(
+            id(part) in moving
+            for source in self.module.sources
+            if name in source.text
+            for stmt in source.body
+            for part in ast.walk(stmt)
+            if isinstance(part, ast.Name) and part.id == name and isinstance(part.ctx, ast.Load)
+        )
 
     def _leaks(self, target: PythonTarget, setting: Setting) -> bool:
         """Whether a value would reach a step that was not asked for: `node.resources.x = ...` and
@@ -336,7 +391,7 @@ class PythonPlan(Plan, Exposer):
         return target.inherits(path) and self._gets_settings(target.template)
 
     def _exposes(self, target: PythonTarget) -> bool:
-        return self.settings.expose_parameters and self._parameters.exposes(target.pipeline)
+        return self.settings.expose_parameters and self.exposer.exposes(target.pipeline)
 
     def _gets_settings(self, template: PythonTarget | None) -> bool:
         return template is not None and self.chosen(template) and not template.refusal
@@ -360,41 +415,14 @@ class PythonPlan(Plan, Exposer):
         if not isinstance(node.expression, ast.Constant):
             not_set(self, target, f"its {RESTEP} is not a literal")
             return False
-        if node.value != value:
-            self.writer.changes.replace(
-                node.statement, node.expression, quoted(value, node.statement.source)
-            )
-        return True
+        if node.value == value:
+            return True
+        text, place, old = quoted(value, node.statement.source), node.statement, node.expression
 
-    # --- exposed parameters ---
+        def replace_value(writer: PythonWriter) -> None:
+            writer.changes.replace(place, old, text)
 
-    def pipelines(self) -> Iterator[tuple[Target, list[Target]]]:
-        steps: dict[int, list[Target]] = {}
-        for target in self.python_targets:
-            if target.pipeline is None or target.refusal or target.legacy_sweep:
-                continue
-            if not (target.is_trial and isinstance(target.made, Step)):
-                steps.setdefault(id(target.pipeline.function), []).append(target)
-        for pipeline in self.python_pipelines:
-            yield pipeline, steps.get(id(pipeline.function), [])
-
-    def expose_others(self) -> None:
-        self._parameters.pass_all_on()
-
-    def parameter(self, pipeline: Target, slot: Slot) -> str:
-        assert isinstance(pipeline, PythonPipeline)
-        return self._parameters.name(pipeline, slot)
-
-    def declared_default(self, pipeline: Target, name: str) -> str | None:
-        assert isinstance(pipeline, PythonPipeline)
-        default = pipeline.parameters.get(name)
-        if isinstance(default, ast.Constant) and isinstance(default.value, str):
-            return default.value
-        return short(default) if default else None
-
-    def declare(self, pipeline: Target, slot: Slot, default: str | int) -> bool:
-        assert isinstance(pipeline, PythonPipeline)
-        return self._parameters.declare(pipeline, slot, default)
+        return self.attempt("threads", f"not set on {target.shown}", target.at, replace_value)
 
 
 def _names(target: PythonTarget) -> Iterator[str]:
@@ -417,13 +445,141 @@ def make_plan(
     settings: Settings,
     path: str,
     first: PythonPlan | None = None,
+    failed_groups: FailedGroups | None = None,
 ) -> PythonPlan:
     """Everything that is to be changed and said about one file; `first` is the plan of the run
     before.
     """
-    plan = PythonPlan(module, project, settings, path, first)
-    apply_settings(plan, plan)
+    plan = PythonPlan(module, project, settings, path, first, failed_groups)
+    apply_settings(plan, lambda: plan.exposer)
     plan.report_refusals()
     run_rules(plan, "\n".join(source.text for source in module.sources))
     plan.writer.finish()
     return plan
+
+
+# --- files ------------------------------------------------------------------------------------------
+
+_ACTIONS = tuple(word.decode() for word in sdk.ACTIONS)
+# Module, project, settings, path, the plan of the run before, failed groups -> plan.
+MakePlan = Callable[
+    [Module, ProjectFiles, Settings, str, PythonPlan | None, FailedGroups], PythonPlan
+]
+
+
+@dataclass(frozen=True)
+class PythonTask(FileTask[CodeText, PythonPlan]):
+    """Settings and rules, or conversions, for one file."""
+
+    _path: str
+    _settings: Settings
+    _project: ProjectFiles
+    _read: Callable[[bytes], CodeText]
+    _make: MakePlan
+    _note: Callable[[PythonPlan], None] | None
+
+    def read(self, path: str, data: bytes) -> CodeText:
+        return self._read(data)
+
+    def take_over(self, text: CodeText) -> CodeText:
+        """Lines are reported as those of the file."""
+        rows = zip(text.originals, text.edits, text.sources, strict=True)
+        return replace(text, sources=[_with_lines_of(*row) for row in rows])
+
+    def plan(
+        self, text: CodeText, before: PythonPlan | None, failed_groups: FailedGroups
+    ) -> PythonPlan | None:
+        if not text.cells and not _may_have_targets(text.data):
+            return None
+        module = read_module(text.sources)
+        plan = self._make(module, self._project, self._settings, self._path, before, failed_groups)
+        if before is None:
+            if self._note is not None:
+                self._note(plan)
+            findings = plan.findings
+            if text.broken and self._settings.placed:
+                findings = [*self._broken_cells(text), *findings]
+            plan.findings = sorted(
+                dict.fromkeys(findings), key=lambda finding: (finding.line, finding.column)
+            )
+        return plan
+
+    def _broken_cells(self, text: CodeText) -> list[Finding]:
+        """A warning for each cell that something may have been asked for in vain."""
+        return [
+            Finding(
+                "instance-type",
+                "warning",
+                f"{cell.where}: left as it is",
+                self._path,
+                cell.file_line,
+                1,
+                reason=cell.reason,
+            )
+            for cell in text.broken
+            if any(word in cell.text for word in _ACTIONS)
+        ]
+
+
+def _read_source(data: bytes) -> CodeText:
+    if _is_candidate(data):
+        return read_source(data)
+    # What is wrong with a file that imports an SDK comes first.
+    if b"import" in data and sdk.IMPORT.search(data) is not None:
+        parse(decode(data)[0])
+    raise Unreadable("no AzureML code", cause=SkipCause.FOREIGN)
+
+
+def _read_notebook(data: bytes) -> CodeText:
+    text = read_notebook(data)
+    if not _is_candidate(data):
+        raise Unreadable("no AzureML code", cause=SkipCause.FOREIGN)
+    return text
+
+
+def _is_candidate(data: bytes) -> bool:
+    """Whether a file has to be parsed: the key words of the SDKs, or the misspelt variable."""
+    if sdk.MISSPELT in data:
+        return True
+    if b"azure" not in data and b"mldesigner" not in data:
+        return False
+    return any(word in data for word in sdk.KEY_WORDS) and any(word in data for word in sdk.ACTIONS)
+
+
+def _may_have_targets(data: bytes) -> bool:
+    """Whether a file that is parsed can have a target or break a rule: most files that only name an
+    SDK cannot.
+    """
+    words = (sdk.MISSPELT, b"arc-toolkit:")
+    return any(word in data for word in words) or sdk.TARGET_WORDS.search(data) is not None
+
+
+def _with_lines_of(old: Source, edits: list[Edit], new: Source) -> Source:
+    offsets = old_offsets(old.text, edits)
+    lines = (bisect_right(old.starts, offsets[start]) for start in new.starts)
+    return replace(new, file_lines=tuple(old.file_line(line) for line in lines))
+
+
+def _patch(
+    path: str,
+    data: bytes,
+    settings: Settings,
+    project: ProjectFiles | None = None,
+    convert: MakePlan | None = None,
+    note: Callable[[PythonPlan], None] | None = None,
+    *,
+    read: Callable[[bytes], CodeText],
+) -> FileResult:
+    """What the settings and rules make of one file; `project` has the files around it, and
+    `convert` plans the conversions that come before the settings.
+    """
+    project = project or ProjectFiles(read_raw)
+    makes = (make_plan,) if convert is None else (convert, make_plan)
+    with quiet():
+        tasks = [PythonTask(path, settings, project, read, make, note) for make in makes]
+        return process_file(path, data, *tasks)
+
+
+patch_source = partial(_patch, read=_read_source)
+# The code cells, as one module.
+patch_notebook = partial(_patch, read=_read_notebook)

@@ -15,8 +15,7 @@ from functools import cached_property
 from arc_toolkit.azureml.documents import Parameter, Setting
 from arc_toolkit.azureml.kinds import Slot
 from arc_toolkit.azureml.python import sdk_objects as sdk
-from arc_toolkit.azureml.python.code_fields import is_dict
-from arc_toolkit.azureml.python.python_targets import PythonTarget
+from arc_toolkit.azureml.python.python_targets import PythonTarget, is_dict
 from arc_toolkit.azureml.python.resolve import SdkResolver
 from arc_toolkit.azureml.python.sdk_objects import Builder, Sweep, is_resources_class
 from arc_toolkit.edit.code.editor import Changes, StatementSite, quoted
@@ -46,6 +45,8 @@ class PythonWriter:
     def __init__(self, resolver: SdkResolver) -> None:
         self.resolver = resolver
         self.changes = Changes()
+        # Values written so far: a value is refused before anything of it is written.
+        self.change_count = 0
         self._new: dict[int, _NewStatements] = {}
         # Function and name of the parameters to add, with their defaults; whether a step is bound
         # to one.
@@ -78,6 +79,7 @@ class PythonWriter:
                 self._statements(target).compute = text
         else:
             self._write_resource(target, str(setting.path[-1]), text, in_call, setting.value)
+        self.change_count += 1
         if isinstance(setting.value, Parameter) and target.pipeline is not None:
             self.bind(target.pipeline.function, setting.value.name)
 

@@ -12,16 +12,23 @@ from __future__ import annotations
 
 import ast
 import os.path
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, TypeVar
 
+from arc_toolkit.azureml.documents import Document
+from arc_toolkit.azureml.documents import parse as parse_document
 from arc_toolkit.azureml.kinds import Family
 from arc_toolkit.azureml.python import sdk_objects as sdk
-from arc_toolkit.azureml.python.component_files import LOADERS, ComponentFiles
-from arc_toolkit.azureml.python.module import Module, ProjectModule, find_module, read_module
+from arc_toolkit.azureml.python.module import (
+    Module,
+    ProjectModule,
+    find_module,
+    folders_around,
+    read_module,
+)
 from arc_toolkit.azureml.python.sdk_objects import (
     ASSUME,
     NOTHING,
@@ -39,8 +46,15 @@ from arc_toolkit.azureml.python.sdk_objects import (
     V1Job,
 )
 from arc_toolkit.azureml.references import ProjectFiles
-from arc_toolkit.edit.code.expressions import dotted, last_name
-from arc_toolkit.edit.code.names import Binding, Scope, Statement, certain_binding, find_bindings
+from arc_toolkit.edit.code.expressions import calls_in, dotted, last_name
+from arc_toolkit.edit.code.names import (
+    Binding,
+    Block,
+    Scope,
+    Statement,
+    certain_binding,
+    find_bindings,
+)
 from arc_toolkit.edit.code.source import Source, decode, parse
 from arc_toolkit.edit.code.values import (
     Bound,
@@ -50,6 +64,30 @@ from arc_toolkit.edit.code.values import (
     parameter_arguments,
 )
 from arc_toolkit.edit.files.edits import Unreadable
+
+# Role of a loader -> its SDK, the names of its argument, and the position of it.
+LOADERS: dict[str, tuple[SdkVersion, tuple[str, ...], int]] = {
+    "load_component": ("v2", ("source", "path"), 0),
+    "from_yaml": ("v1.5", ("yaml_file",), 1),
+}
+
+
+def _opened_file(holder: ast.expr, scope: Scope, write: Statement) -> ast.expr | None:
+    """The path that the last `with open(path) as name` before a statement opens under this name."""
+    for statement in reversed(scope.statements):
+        if not isinstance(statement.stmt, ast.With) or statement.order > write.order:
+            continue
+        for item in statement.stmt.items:
+            match item, holder:
+                case (
+                    ast.withitem(
+                        context_expr=ast.Call(args=[path, *_]), optional_vars=ast.Name(id=name)
+                    ),
+                    ast.Name(id=wanted),
+                ) if name == wanted:
+                    return path
+    return None
+
 
 MAX_OBJECT_DEPTH = 20
 # From a pipeline to the package of its components, from there to one of them, and to a constant.
@@ -82,10 +120,6 @@ class SdkResolver(Evaluator):
         self._objects: dict[int, SdkObject] = {}
         self._imported_objects: dict[str, SdkObject | None] = {}
         self._pipelines: dict[int, PipelineFunction | None] = {}
-
-    @cached_property
-    def _files(self) -> ComponentFiles:
-        return ComponentFiles(self.module, self, self.project, self.assume)
 
     # --- names ---
 
@@ -284,7 +318,7 @@ class SdkResolver(Evaluator):
             }:
                 return _workspace_component("load_component(client=..., name=...)")
             case "load_component" | "from_yaml":
-                return self._files.load(role.name, call, statement, self)
+                return self._load_file(role.name, call, statement, self)
             case "from_func":
                 return Component("v1.5", Family.COMMAND)
             case "workspace":
@@ -337,7 +371,7 @@ class SdkResolver(Evaluator):
             role = self.role(loader.func, place).name if isinstance(loader, ast.Call) else ""
             if arguments is not None and isinstance(loader, ast.Call) and role in LOADERS:
                 inside = self.with_arguments(scope, arguments)
-                return self._files.load(role, loader, place, inside)
+                return self._load_file(role, loader, place, inside)
         return made if isinstance(made, Component | Builder | PipelineFunction) else None
 
     def _called_function(self, function: ast.expr, statement: Statement) -> Scope | None:
@@ -351,6 +385,92 @@ class SdkResolver(Evaluator):
         if len(bindings) != 1 or not isinstance(bindings[0].value, ast.FunctionDef):
             return None
         return self.scopes.get(id(bindings[0].value))
+
+    # --- component files: of the project, or written by the code itself ---
+
+    def _load_file(
+        self, role: str, call: ast.Call, statement: Statement, values: Evaluator
+    ) -> Component:
+        """What `load_component(...)` or `Component.from_yaml(...)` returns."""
+        generation, names, position = LOADERS[role]
+        family = self.assume or Family.OTHER
+        named = [keyword.value for keyword in call.keywords if keyword.arg in names]
+        # The argument at the position, or the last one before it.
+        node = next(iter([*named, *reversed(call.args[: position + 1])]), None)
+        name = values.text(node, statement) if node is not None else None
+        if name is None:
+            why = "its component file is known only when the code runs"
+            return Component(generation, family, why=why)
+        for file, document in self._candidates(name):
+            if document is not None:
+                family = document.root.kind.family
+                why = "" if family != Family.OTHER else f"{name} is of a kind that is not known"
+                return Component(generation, family, file, document, why=why)
+        shown = os.path.relpath(name, self.folder) if os.path.isabs(name) else name
+        return Component(generation, family, file, why=f"there is no component in {shown}")
+
+    def _candidates(self, name: str) -> Iterator[tuple[str, Document | None]]:
+        """In the folder of the code, or where it may be run from; or written by the code."""
+        for folder in folders_around(self.folder):
+            file = os.path.normpath(os.path.join(folder, name))
+            yield file, self.project.load(file)
+        file = os.path.normpath(os.path.join(self.folder, name))
+        content = self._written_texts.get(os.path.normpath(name))
+        try:
+            written = (
+                parse_document(file, content.encode(), self.project).documents if content else ()
+            )
+        except Unreadable:
+            written = ()
+        yield file, written[0] if written else None
+
+    @cached_property
+    def _written_texts(self) -> dict[str, str]:
+        """Contents by the paths as the code names them; the first one if it writes several."""
+        texts: dict[str, str] = {}
+        for name, content in (*self._cells(), *self._calls()):
+            texts.setdefault(os.path.normpath(name), content)
+        return texts
+
+    def _cells(self) -> Iterator[tuple[str, str]]:
+        """`%%writefile {folder}/train.yml`: IPython fills in the names in braces."""
+        for source in self.module.sources:
+            if source.written is None:
+                continue
+            name, content = source.written
+            try:
+                expression = ast.parse(f"f{name!r}", mode="eval").body
+            except SyntaxError:
+                continue
+            path = self.text(expression, self._end_before(source))
+            if path is not None:
+                yield path, content
+
+    def _end_before(self, source: Source) -> Statement:
+        """A place after the statements of the cells before this one."""
+        top, sources = self.module.top, [id(item) for item in self.module.sources]
+        before = sources[: sources.index(id(source))]
+        orders = [item.order for item in top.statements if id(item.source) in before]
+        return Statement(source, [], ast.Pass(), top, Block("scope"), max(orders, default=0) + 1)
+
+    def _calls(self) -> Iterator[tuple[str, str]]:
+        """`with open(name, "w") as f: f.write(content)` and `Path(name).write_text(content)`."""
+        contents = self.with_placeholder("0")
+        for scope in self.module.scopes:
+            for statement in scope.statements:
+                if not isinstance(statement.stmt, ast.Expr):
+                    continue
+                for call in calls_in(statement.stmt):
+                    match call:
+                        case ast.Call(
+                            func=ast.Attribute(attr="write" | "write_text", value=holder),
+                            args=[content, *_],
+                        ):
+                            opened = _opened_file(holder, scope, statement) or holder
+                            path = self.text(opened, statement)
+                            text = contents.text(content, statement)
+                            if path is not None and text is not None:
+                                yield path, text
 
     # --- other modules of the project ---
 

@@ -56,44 +56,54 @@ class SdkRole:
 
 
 NO_ROLE = SdkRole("")
+_V2, _V15 = "azure.ai.ml", "azure.ml.component"
+# Package, then the names in it by what they are here.
+_ROWS: tuple[tuple[str, SdkRole, tuple[str, ...]], ...] = (
+    (_V2, SdkRole("command"), ("command",)),
+    (_V2, SdkRole("parallel", Family.PARALLEL), ("parallel.parallel_run_function",)),
+    (_V2, SdkRole("spark", Family.SPARK), ("spark",)),
+    (
+        f"{_V2}.data_transfer",
+        SdkRole("no resources", Family.DATA_TRANSFER),
+        ("copy_data", "import_data", "export_data"),
+    ),
+    (_V2, SdkRole("entity", Family.SWEEP), ("sweep.SweepJob",)),
+    (_V2, SdkRole("entity", Family.PARALLEL), ("parallel.ParallelJob",)),
+    (_V2, SdkRole("load_component"), ("load_component", "entities.load_component")),
+    (_V2, SdkRole("component"), ("entities.CommandComponent",)),
+    (_V2, SdkRole("component", Family.PARALLEL), ("entities.ParallelComponent",)),
+    (_V2, SdkRole("component", Family.SPARK), ("entities.SparkComponent",)),
+    (_V2, SdkRole("pipeline"), ("dsl.pipeline", "dsl._pipeline_decorator.pipeline")),
+    (_V2, SdkRole("command_component"), ("dsl.command_component",)),
+    (_V2, SdkRole("resources"), ("entities.ResourceConfiguration",)),
+    ("mldesigner", SdkRole("pipeline"), ("dsl.pipeline",)),
+    ("mldesigner", SdkRole("command_component"), ("command_component",)),
+    (
+        _V15,
+        SdkRole("command_component", Family.SWEEP, "v1.5"),
+        ("dsl.sweep_component",),
+    ),
+    (_V15, SdkRole("pipeline", generation="v1.5"), ("dsl.pipeline", "pipeline.pipeline")),
+    (_V15, SdkRole("command_component", generation="v1.5"), ("dsl.command_component",)),
+    (_V15, SdkRole("from_yaml"), ("Component.from_yaml", "component.Component.from_yaml")),
+    (_V15, SdkRole("from_func"), ("Component.from_func", "Component.from_notebook")),
+    (
+        _V15,
+        SdkRole("workspace"),
+        ("Component.load", "Component.batch_load", "component.Component.load"),
+    ),
+    *(
+        (f"azureml.{module}", SdkRole(name), (name,))
+        for name, own in (
+            ("ParallelRunConfig", "parallel_run_config"),
+            ("ParallelRunStep", "parallel_run_step"),
+        )
+        for module in ("pipeline.steps", f"pipeline.steps.{own}", "contrib.pipeline.steps")
+    ),
+)
 # Import path -> what it is here.
 ROLES: dict[str, SdkRole] = {
-    "azure.ai.ml.command": SdkRole("command", family=Family.COMMAND),
-    "azure.ai.ml.parallel.parallel_run_function": SdkRole("parallel", family=Family.PARALLEL),
-    "azure.ai.ml.spark": SdkRole("spark", family=Family.SPARK),
-    "azure.ai.ml.data_transfer.copy_data": SdkRole("no resources", family=Family.DATA_TRANSFER),
-    "azure.ai.ml.data_transfer.import_data": SdkRole("no resources", family=Family.DATA_TRANSFER),
-    "azure.ai.ml.data_transfer.export_data": SdkRole("no resources", family=Family.DATA_TRANSFER),
-    "azure.ai.ml.sweep.SweepJob": SdkRole("entity", family=Family.SWEEP),
-    "azure.ai.ml.parallel.ParallelJob": SdkRole("entity", family=Family.PARALLEL),
-    "azure.ai.ml.load_component": SdkRole("load_component"),
-    "azure.ai.ml.entities.load_component": SdkRole("load_component"),
-    "azure.ai.ml.entities.CommandComponent": SdkRole("component", family=Family.COMMAND),
-    "azure.ai.ml.entities.ParallelComponent": SdkRole("component", family=Family.PARALLEL),
-    "azure.ai.ml.entities.SparkComponent": SdkRole("component", family=Family.SPARK),
-    "azure.ai.ml.dsl.pipeline": SdkRole("pipeline"),
-    "azure.ai.ml.dsl._pipeline_decorator.pipeline": SdkRole("pipeline"),
-    "mldesigner.dsl.pipeline": SdkRole("pipeline"),
-    "mldesigner.command_component": SdkRole("command_component"),
-    "azure.ai.ml.dsl.command_component": SdkRole("command_component"),
-    "azure.ai.ml.entities.ResourceConfiguration": SdkRole("resources"),
-    "azure.ml.component.dsl.sweep_component": SdkRole("command_component", Family.SWEEP, "v1.5"),
-    "azure.ml.component.dsl.pipeline": SdkRole("pipeline", generation="v1.5"),
-    "azure.ml.component.pipeline.pipeline": SdkRole("pipeline", generation="v1.5"),
-    "azure.ml.component.dsl.command_component": SdkRole("command_component", generation="v1.5"),
-    "azure.ml.component.Component.from_yaml": SdkRole("from_yaml"),
-    "azure.ml.component.Component.from_func": SdkRole("from_func"),
-    "azure.ml.component.Component.from_notebook": SdkRole("from_func"),
-    "azure.ml.component.Component.load": SdkRole("workspace"),
-    "azure.ml.component.Component.batch_load": SdkRole("workspace"),
-    "azure.ml.component.component.Component.from_yaml": SdkRole("from_yaml"),
-    "azure.ml.component.component.Component.load": SdkRole("workspace"),
-    "azureml.pipeline.steps.ParallelRunConfig": SdkRole("ParallelRunConfig"),
-    "azureml.pipeline.steps.ParallelRunStep": SdkRole("ParallelRunStep"),
-    "azureml.pipeline.steps.parallel_run_config.ParallelRunConfig": SdkRole("ParallelRunConfig"),
-    "azureml.pipeline.steps.parallel_run_step.ParallelRunStep": SdkRole("ParallelRunStep"),
-    "azureml.contrib.pipeline.steps.ParallelRunConfig": SdkRole("ParallelRunConfig"),
-    "azureml.contrib.pipeline.steps.ParallelRunStep": SdkRole("ParallelRunStep"),
+    f"{package}.{name}": role for package, role, names in _ROWS for name in names
 }
 SDK_PACKAGES = ("azure.", "azureml.", "mldesigner")
 AUTOML = "azure.ai.ml.automl."

@@ -25,11 +25,6 @@ class ComputeFacts(NamedTuple):
     is_elsewhere: bool
 
 
-def kubernetes_evidence(plan: Plan, target: Target) -> str:
-    """Why the compute counts as Kubernetes; empty without evidence."""
-    return compute_facts(plan, target).kubernetes
-
-
 def compute_facts(plan: Plan, target: Target) -> ComputeFacts:
     """Decided once for each target."""
     facts: ComputeFacts | None = plan.rule_facts.get(target.path)
@@ -50,11 +45,8 @@ def _decide(plan: Plan, target: Target) -> ComputeFacts:
         evidence = "--instance-types says that the cluster is Kubernetes"
     is_elsewhere = is_serverless or bool(compute and _matches(_CLUSTER_OF_VMS, compute))
     # Asked last, because the instance type may be in another file.
-    return ComputeFacts(evidence, is_elsewhere or _has_vm_size(plan, target))
-
-
-def _has_vm_size(plan: Plan, target: Target) -> bool:
-    return _VM_SIZE.match(plan.values.instance_type(target) or "") is not None
+    is_elsewhere = is_elsewhere or bool(_VM_SIZE.match(plan.values.instance_type(target) or ""))
+    return ComputeFacts(evidence, is_elsewhere)
 
 
 # A run has few computes, each in many files.

@@ -6,7 +6,7 @@ from arc_toolkit.azureml.documents import Target, is_bound
 from arc_toolkit.azureml.kinds import Family, Role, Slot
 from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.azureml.rules import target_rule
-from arc_toolkit.azureml.rules.compute_facts import kubernetes_evidence
+from arc_toolkit.azureml.rules.compute_facts import compute_facts
 from arc_toolkit.azureml.threads import gpus_of, launched_processes
 from arc_toolkit.kube.labels import name_problem
 from arc_toolkit.text import nearest
@@ -20,7 +20,7 @@ _MAX_LISTED_TYPES = 5
 def missing_instance_type(plan: Plan, target: Target) -> None:
     if not target.kind.resources or target.kind.role not in (Role.JOB, Role.STEP):
         return
-    evidence = kubernetes_evidence(plan, target)
+    evidence = compute_facts(plan, target).kubernetes
     if evidence and plan.values.effective(target, *_TYPE) is None:
         defaults = "it gets 0.1 CPU and 2 GiB (limit 2 CPU)"
         message = f"{target.shown} names no instance type: {defaults}"
@@ -42,7 +42,7 @@ def unknown_instance_type(plan: Plan, target: Target) -> None:
         reason = f"did you mean {near}?" if near else f"there are {listed}"
     else:  # an instance type is a name in Kubernetes
         message = name_problem(name) or ""
-        reason = kubernetes_evidence(plan, target) if message else ""
+        reason = compute_facts(plan, target).kubernetes if message else ""
     if reason:
         node = target.get(*path) or target.at
         plan.report(unknown_instance_type, message, node, reason=reason)

@@ -6,7 +6,7 @@ import ast
 import json
 from textwrap import dedent
 
-from arc_toolkit.azureml.python.python_engine import patch_notebook, patch_source
+from arc_toolkit.azureml.python.python_plan import patch_notebook, patch_source
 from arc_toolkit.azureml.references import ProjectFiles
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.file_io import read_raw

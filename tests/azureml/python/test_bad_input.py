@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from arc_toolkit.azureml.python.python_engine import patch_notebook, patch_source
+from arc_toolkit.azureml.python.python_plan import patch_notebook, patch_source
 from arc_toolkit.findings import FileResult
 from tests.azureml.python.support import TYPE, notebook
 from tests.support import Result

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from arc_toolkit.azureml.settings import Settings
-from tests.azureml.python.support import V2, V15, check_left, check_noop, check_transformed
+from tests.azureml.python.support import V2, V15, check_left, check_noop, check_transformed, patch
 
 COMPUTE = Settings(compute="k8s")
 STEP = "def p(x):\n    node = train(x=x)\n"
@@ -81,6 +83,51 @@ def test_bound_computes_are_left() -> None:
         "bound to cluster",
         COMPUTE,
     )
+
+
+CONSTANT = """\
+from azure.ai.ml import command
+
+CLUSTER = "gpu1"
+a = command(command="x", compute=CLUSTER)
+b = command(command="y", compute=CLUSTER)
+"""
+
+
+def test_a_constant_that_only_computes_use_is_changed_where_it_is_defined() -> None:
+    check_transformed(CONSTANT, CONSTANT.replace('"gpu1"', '"k8s"'), COMPUTE)
+
+
+@pytest.mark.parametrize(
+    ("text", "settings"),
+    [
+        (CONSTANT + "print(CLUSTER)\n", COMPUTE),
+        (CONSTANT + "other = command(command='z', compute='k8s', name=CLUSTER)\n", COMPUTE),
+    ],
+)
+def test_a_constant_with_other_uses_stays(text: str, settings: Settings) -> None:
+    check_transformed(text, text.replace("compute=CLUSTER", 'compute="k8s"'), settings)
+
+
+def test_a_constant_of_a_step_that_is_not_selected_stays() -> None:
+    check_transformed(
+        CONSTANT,
+        CONSTANT.replace('"y", compute=CLUSTER', '"y", compute="k8s"'),
+        Settings(compute="k8s", steps=("b",)),
+    )
+
+
+def test_a_compute_that_is_known_only_at_run_time_is_a_warning() -> None:
+    text = CONSTANT.replace('"gpu1"', "input()")
+    result = patch(text, Settings(instance_type="t", compute="k8s"))
+    warnings = [item for item in result.findings if item.severity == "warning"]
+    assert {item.reason for item in warnings} == {"it is bound to CLUSTER"}
+
+
+def test_a_selected_step_moves_alone() -> None:
+    head = V2 + '\n@dsl.pipeline(default_compute="cpu")\ndef p(x):\n'
+    text = head + "    a = train(x=x)\n    b = train(x=x)\n"
+    check_transformed(text, text + '    b.compute = "k8s"\n', Settings(compute="k8s", steps=("b",)))
 
 
 def test_v15_targets() -> None:

@@ -52,7 +52,6 @@ def test_a_distribution_that_cannot_be_read_is_reported(value: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (JOB.format("torchrun --nnodes 2 x.py", ""), "the command of command job has --nnodes 2"),
         (
             JOB.format("x", ", distribution=TensorFlowDistribution(worker_count=2)"),
             "worker_count of command job is 2",

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from arc_toolkit.azureml.python.python_engine import patch_source
+from arc_toolkit.azureml.python.python_plan import patch_source
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.findings import FileResult
 from tests.azureml.python.idioms import FILES, IDIOMS, Idiom

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from arc_toolkit.azureml.python.python_engine import patch_notebook, patch_source
+from arc_toolkit.azureml.python.python_plan import patch_notebook, patch_source
 from arc_toolkit.azureml.settings import Settings
 from tests.azureml.python.support import (
     BOTH,

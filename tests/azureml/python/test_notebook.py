@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from arc_toolkit.azureml.python.python_engine import patch_notebook
+from arc_toolkit.azureml.python.python_plan import patch_notebook
 from arc_toolkit.azureml.settings import Settings
 from tests.azureml.python.support import BOTH, TYPE, notebook, patch_cells, sources
 

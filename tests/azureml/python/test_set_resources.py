@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from textwrap import dedent
 
-from arc_toolkit.azureml.python.python_engine import patch_source
+from arc_toolkit.azureml.python.python_plan import patch_source
 from arc_toolkit.azureml.references import ProjectFiles
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.findings import FileResult

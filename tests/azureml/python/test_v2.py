@@ -606,13 +606,13 @@ def test_attributes_set_on_a_command_object_are_replaced_as_on_a_step() -> None:
     )
 
 
-def test_a_bound_value_is_a_note() -> None:
+def test_a_value_is_a_note_if_the_pipeline_takes_it_and_a_warning_if_not() -> None:
     text = V2 + "\n@dsl.pipeline(default_compute=where)\ndef p(x, size):\n    node = train(x=x)\n"
     text += "    node.resources = JobResourceConfiguration(instance_type=size)\n    node.compute = where\n"
     found = check_noop(text, Settings(instance_type="t", compute="c"))
     assert {(finding.severity, finding.reason) for finding in found} == {
         ("note", "it is bound to size"),
-        ("note", "it is bound to where"),
+        ("warning", "it is bound to where"),
     }
 
 
