@@ -46,10 +46,10 @@ def test_splicing_says_what_the_edits_say_and_touches_nothing_else(
         Edit(first, last, fresh)
         for first, last, fresh in zip(points[::2], points[1::2], new, strict=False)
     ]
-    after = apply_edits(text, splice(text, cell, edits))
+    after = apply_edits(text, splice(text, cell, apply_edits(cell.text, edits)))
     source = json.loads(after)["cells"][0]["source"]
     assert "".join(source) == apply_edits(cell.text, edits)
     assert isinstance(source, list) == as_list
-    head = text[: cell.literals[0].start] if cell.literals else ""
+    head = text[: cell.lines[0].start] if cell.lines else ""
     assert after.startswith(head)
     assert json.loads(after)["a"] == document["a"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -13,7 +12,8 @@ from arc_toolkit.azureml.references import ProjectFiles
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.edit.code.code_text import CodeText, read_notebook, read_source
 from arc_toolkit.edit.code.source import Source, decode, parse, quiet
-from arc_toolkit.edit.files.edits import Edit, SkipCause, Unreadable, old_offsets
+from arc_toolkit.edit.files.diff import LineMap
+from arc_toolkit.edit.files.edits import SkipCause, Unreadable
 from arc_toolkit.edit.files.engine import FileTask, process_file
 from arc_toolkit.edit.files.plan import FailedGroups
 from arc_toolkit.file_io import read_raw
@@ -91,7 +91,7 @@ class PythonTask(FileTask[CodeText, PythonPlan]):
 
     def take_over(self, text: CodeText) -> CodeText:
         """Lines are reported as those of the file."""
-        rows = zip(text.originals, text.edits, text.sources, strict=True)
+        rows = zip(text.originals, text.sources, strict=True)
         return replace(text, sources=[_with_lines_of(*row) for row in rows])
 
     def plan(
@@ -162,7 +162,7 @@ def _may_have_targets(data: bytes) -> bool:
     return any(word in data for word in words) or sdk.TARGET_WORDS.search(data) is not None
 
 
-def _with_lines_of(old: Source, edits: list[Edit], new: Source) -> Source:
-    offsets = old_offsets(old.text, edits)
-    lines = (bisect_right(old.starts, offsets[start]) for start in new.starts)
-    return replace(new, file_lines=tuple(old.file_line(line) for line in lines))
+def _with_lines_of(old: Source, new: Source) -> Source:
+    places = LineMap(new.text, old.text)
+    lines = (places.position(line, 1)[0] for line in range(1, len(new.starts) + 1))
+    return replace(new, file_lines=tuple(map(old.file_line, lines)))

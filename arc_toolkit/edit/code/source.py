@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 
-from arc_toolkit.edit.files.edits import Edit, Unreadable
+from arc_toolkit.edit.files.edits import Edit, Unreadable, byte_position
 from arc_toolkit.file_io import collector_paused
 
 _LINE_END = re.compile(r"\r\n|\n|\r")
@@ -63,16 +63,11 @@ def decode(data: bytes) -> tuple[str, str]:
     try:
         text = data.decode(encoding)
     except UnicodeDecodeError as error:
-        line, column = (
-            data.count(b"\n", 0, error.start) + 1,
-            error.start - data.rfind(b"\n", 0, error.start),
-        )
         reason = f"not {encoding} text: byte 0x{data[error.start]:02x} cannot be read"
-        raise Unreadable(reason, line, column) from None
+        raise Unreadable(reason, *byte_position(data, error.start)) from None
     if "\0" in text:
-        at = text.index("\0")
-        line, column = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
-        raise Unreadable("holds null bytes: not Python source", line, column)
+        at = byte_position(data, data.index(b"\0"))
+        raise Unreadable("holds null bytes: not Python source", *at)
     if text.encode(encoding) != data:
         raise Unreadable(f"its {encoding} text does not survive a round trip; save it as UTF-8")
     return text, encoding
