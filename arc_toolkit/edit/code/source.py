@@ -30,6 +30,8 @@ _NAME = re.compile(r"([^\W\d]\w*)\(?")
 # searches.
 _FEW_NAMES = 100
 _BOM = b"\xef\xbb\xbf"
+# Nodes that have a place.
+Located = ast.expr | ast.stmt | ast.keyword | ast.alias | ast.arg
 
 # Errors of Python 3 that nearly always mean Python 2 (CPython, Grammar/python.gram and Parser/).
 _PYTHON_2 = re.compile(
@@ -146,20 +148,21 @@ class Source:
             return start + column
         return start + len(self.text[start : self.line_end(start)].encode()[:column].decode())
 
-    def start(self, node: ast.expr | ast.stmt | ast.keyword | ast.alias | ast.arg) -> int:
+    def start(self, node: Located) -> int:
         return self.offset(node.lineno, node.col_offset)
 
-    def column(self, node: ast.expr | ast.stmt | ast.keyword) -> int:
+    def column(self, node: Located) -> int:
         """The column of a node in characters, from 1; `ast` counts bytes."""
         return self.start(node) - self.starts[node.lineno - 1] + 1
 
-    def end(self, node: ast.expr | ast.stmt | ast.keyword | ast.alias | ast.arg) -> int:
+    def end(self, node: Located) -> int:
         assert node.end_lineno is not None
         assert node.end_col_offset is not None
         return self.offset(node.end_lineno, node.end_col_offset)
 
-    def slice(self, node: ast.expr | ast.stmt | ast.keyword) -> str:
-        return self.text[self.start(node) : self.end(node)]
+    def slice(self, node: Located) -> str:
+        start, end = self.span(node)
+        return self.text[start:end]
 
     def lines_with(self, words: Iterable[str], names: Collection[str] = ()) -> list[int]:
         """The lines (from 1) that hold one of the words, or one of the names (`name` or `name(`),
@@ -195,6 +198,14 @@ class Source:
         """Offset of the line break (or of the end) after `offset`."""
         match = _LINE_END.search(self.text, offset)
         return match.start() if match else len(self.text)
+
+    def line_after(self, offset: int) -> int:
+        """Where the next line begins, or the end."""
+        following = bisect_right(self.starts, offset)
+        return self.starts[following] if following < len(self.starts) else len(self.text)
+
+    def span(self, node: Located) -> tuple[int, int]:
+        return self.start(node), self.end(node)
 
     def indent(self, offset: int) -> str:
         """The blanks at the beginning of the line, without form feeds."""

@@ -32,11 +32,12 @@ from arc_toolkit.edit.yaml.nodes import (
     KeyPath,
     YamlNode,
     YamlText,
+    children,
     compose,
     get,
-    has_alias,
     is_null,
     pairs,
+    walk,
 )
 from arc_toolkit.edit.yaml.proof import (
     APPENDED,
@@ -253,8 +254,8 @@ class YamlEditor:
             for index, (old, new) in enumerate(zip(before, documents, strict=True))
         )
         if not is_as_asked:
-            is_shared = has_alias(self._text)
-            hint = ", probably because an anchor or a merge key shares it" if is_shared else ""
+            cause = ", probably because an anchor or a merge key shares it"
+            hint = cause if _has_alias(before) else ""
             raise Refused(f"the edit would change something that was not asked for{hint}")
         return text, documents
 
@@ -263,7 +264,7 @@ class YamlEditor:
     def _descend(self, path: KeyPath) -> Descent:
         """As far down a path as there are nodes."""
         documents, number = self._source.documents, int(path[0])
-        node = documents[number]
+        node = documents[number] if number < len(documents) else None
         key: YamlNode | None = None
         in_flow = False
         for depth, step in enumerate(path[1:], 1):
@@ -336,6 +337,13 @@ class YamlEditor:
         if rest:
             _plant(tree, rest, value)
         self._filled[id(node)] = (key, node, tree if rest else value)
+
+
+def _has_alias(documents: tuple[YamlNode | None, ...]) -> bool:
+    """Whether a node is in two places."""
+    nodes = list(walk(documents))
+    roots = len(documents) - documents.count(None)
+    return sum(1 for node in nodes for _ in children(node)) + roots > len(nodes)
 
 
 def _plant(tree: dict[Any, Any], path: Sequence[Any], leaf: Any) -> None:

@@ -132,14 +132,9 @@ def compose(text: str, loader: type[Loader] = Loader) -> tuple[YamlNode | None, 
         raise Unreadable(_TOO_DEEP) from None
     if "{{" in text and _DOUBLE_BRACE.search(text):
         _refuse_templates(documents)
-    if has_alias(text):
+    if "*" in text and "&" in text and _ALIAS.search(text):
         _guard_expansion(documents)
     return documents
-
-
-def has_alias(text: str) -> bool:
-    """Whether a node of the text may be in two places."""
-    return "*" in text and "&" in text and _ALIAS.search(text) is not None
 
 
 def _guard_depth(text: str) -> None:
