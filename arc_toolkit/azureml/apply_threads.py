@@ -25,7 +25,7 @@ from arc_toolkit.azureml.threads import (
     launched_processes,
     merge_prestep,
 )
-from arc_toolkit.edit.files.ignores import find_ignores
+from arc_toolkit.edit.files.plan import find_ignores
 from arc_toolkit.edit.yaml.editor import YamlEditor
 from arc_toolkit.edit.yaml.nodes import get, position_of, text_of
 

@@ -26,8 +26,7 @@ from arc_toolkit.azureml.kinds import KINDS, TRIALS, Family, Role, Slot
 from arc_toolkit.azureml.references import ProjectFiles
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.edit.files.edits import Refused
-from arc_toolkit.edit.files.ignores import Ignores
-from arc_toolkit.edit.files.plan import FailedGroups, FilePlan, Operation
+from arc_toolkit.edit.files.plan import FailedGroups, FilePlan, Ignores, Operation
 from arc_toolkit.edit.yaml.nodes import INT, KeyPath, YamlNode, pairs, text_of
 from arc_toolkit.findings import Fix, Language, Rule, Severity
 

@@ -14,8 +14,13 @@ from arc_toolkit.azureml.plan import Plan
 from arc_toolkit.azureml.references import ProjectFiles
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.threads import PRESTEP, RESTEP
-from arc_toolkit.edit.files.ignores import Ignores, find_ignores
-from arc_toolkit.edit.files.plan import MAX_REPARSE_CHARS, FailedGroups, Operation
+from arc_toolkit.edit.files.plan import (
+    MAX_REPARSE_CHARS,
+    FailedGroups,
+    Ignores,
+    Operation,
+    find_ignores,
+)
 from arc_toolkit.edit.yaml.editor import YamlEditor
 from arc_toolkit.edit.yaml.nodes import KeyPath, YamlNode, YamlText
 from arc_toolkit.edit.yaml.writer import YamlStyle

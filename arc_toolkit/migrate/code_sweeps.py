@@ -29,9 +29,8 @@ from arc_toolkit.azureml.python.sdk_objects import (
 )
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.edit.code.editor import StatementSite
-from arc_toolkit.edit.code.expressions import short
 from arc_toolkit.edit.code.layout import replace_statement
-from arc_toolkit.edit.code.names import Binding, Scope, Statement, Use
+from arc_toolkit.edit.code.names import Binding, Scope, Statement, Use, short
 from arc_toolkit.edit.code.values import OpaqueValue, call_arguments
 from arc_toolkit.edit.files.edits import Refused
 from arc_toolkit.migrate.legacy_spec import SWEEP_RULE, LegacySpec, parse_spec, read_or_none

@@ -22,8 +22,7 @@ import yaml
 
 from arc_toolkit.azureml.python.resolve import SdkResolver
 from arc_toolkit.azureml.python.sdk_objects import RESOURCE_ARGUMENTS
-from arc_toolkit.edit.code.expressions import last_name, short
-from arc_toolkit.edit.code.names import Statement, Use
+from arc_toolkit.edit.code.names import Statement, Use, last_name, short
 from arc_toolkit.edit.code.nodes import CodeMark
 from arc_toolkit.edit.code.values import OpaqueValue
 from arc_toolkit.edit.yaml.nodes import INT, STR

@@ -17,8 +17,7 @@ from arc_toolkit.azureml.kinds import Family
 from arc_toolkit.azureml.python.module import Module, folders_around
 from arc_toolkit.azureml.python.sdk_objects import Component, SdkVersion
 from arc_toolkit.azureml.references import ProjectFiles
-from arc_toolkit.edit.code.expressions import calls_in
-from arc_toolkit.edit.code.names import Block, Scope, Statement
+from arc_toolkit.edit.code.names import Block, Scope, Statement, calls_in
 from arc_toolkit.edit.code.source import Source
 from arc_toolkit.edit.code.values import Evaluator
 from arc_toolkit.edit.files.edits import Unreadable

@@ -14,8 +14,7 @@ from functools import cached_property
 from arc_toolkit.azureml.python.python_targets import SETTINGS, PythonTarget
 from arc_toolkit.azureml.python.resolve import SdkResolver
 from arc_toolkit.azureml.python.sdk_objects import PipelineJob
-from arc_toolkit.edit.code.expressions import chain, last_name
-from arc_toolkit.edit.code.names import Binding, Scope, Use
+from arc_toolkit.edit.code.names import Binding, Scope, Use, chain, last_name
 
 _PARTS = frozenset({"resources", "runsettings", "environment_variables"})
 

@@ -30,12 +30,11 @@ from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.threads import PRESTEP, RESTEP
 from arc_toolkit.edit.code.code_text import CodeText
 from arc_toolkit.edit.code.editor import StatementSite, quoted
-from arc_toolkit.edit.code.expressions import short
+from arc_toolkit.edit.code.names import short
 from arc_toolkit.edit.code.nodes import CodeMark, place_node
 from arc_toolkit.edit.code.source import Source
 from arc_toolkit.edit.files.edits import Refused
-from arc_toolkit.edit.files.ignores import Ignores, find_ignores
-from arc_toolkit.edit.files.plan import Operation
+from arc_toolkit.edit.files.plan import Ignores, Operation, find_ignores
 from arc_toolkit.edit.yaml.nodes import KeyPath, YamlNode
 from arc_toolkit.findings import Fix, Language
 

@@ -24,8 +24,7 @@ from arc_toolkit.azureml.python.sdk_objects import (
     V1Job,
 )
 from arc_toolkit.edit.code.editor import quoted
-from arc_toolkit.edit.code.expressions import short
-from arc_toolkit.edit.code.names import Statement, Use
+from arc_toolkit.edit.code.names import Statement, Use, short
 from arc_toolkit.edit.files.edits import Refused
 from arc_toolkit.edit.yaml.nodes import KeyPath, YamlNode, pairs, text_of
 

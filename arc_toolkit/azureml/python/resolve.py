@@ -39,8 +39,15 @@ from arc_toolkit.azureml.python.sdk_objects import (
     V1Job,
 )
 from arc_toolkit.azureml.references import ProjectFiles
-from arc_toolkit.edit.code.expressions import dotted, last_name
-from arc_toolkit.edit.code.names import Binding, Scope, Statement, certain_binding, find_bindings
+from arc_toolkit.edit.code.names import (
+    Binding,
+    Scope,
+    Statement,
+    certain_binding,
+    dotted,
+    find_bindings,
+    last_name,
+)
 from arc_toolkit.edit.code.source import Source, decode, parse
 from arc_toolkit.edit.code.values import (
     Bound,

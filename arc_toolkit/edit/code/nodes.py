@@ -20,8 +20,14 @@ from typing import Any
 
 import yaml
 
-from arc_toolkit.edit.code.expressions import place_parts, short, unparsed
-from arc_toolkit.edit.code.names import CodeScopes, Statement, find_bindings
+from arc_toolkit.edit.code.names import (
+    CodeScopes,
+    Statement,
+    find_bindings,
+    place_parts,
+    short,
+    unparsed,
+)
 from arc_toolkit.edit.code.source import Source
 from arc_toolkit.edit.code.values import MAX_DEPTH, Evaluator, OpaqueValue
 from arc_toolkit.edit.yaml.nodes import (

@@ -13,7 +13,7 @@ import tokenize
 import warnings
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,10 +25,6 @@ from arc_toolkit.file_io import collector_paused
 _LINE_END = re.compile(r"\r\n|\n|\r")
 # A string on one line; what begins after a letter is an apostrophe.
 _STRING = re.compile(r"""(?<![\w'"])[rbfuRBFU]{0,2}(["'])(?!\1)(?:[^"'\\\n]|\\.)*\1""")
-_NAME = re.compile(r"([^\W\d]\w*)\(?")
-# More names than this are found in one pass over the text, which costs as much as this many
-# searches.
-_FEW_NAMES = 100
 _BOM = b"\xef\xbb\xbf"
 # Nodes that have a place.
 Located = ast.expr | ast.stmt | ast.keyword | ast.alias | ast.arg
@@ -164,19 +160,9 @@ class Source:
         start, end = self.span(node)
         return self.text[start:end]
 
-    def lines_with(self, words: Iterable[str], names: Collection[str] = ()) -> list[int]:
-        """The lines (from 1) that hold one of the words, or one of the names (`name` or `name(`),
-        in order.
-        """
-        if len(names) <= _FEW_NAMES:
-            words = (*words, *names)
-            names = ()
-        numbers = {line for word in words for line in self._lines_of(word)}
-        if names:  # one look at every name of the text, whatever the number of them
-            matches = _NAME.finditer(self.text)
-            offsets = (match.start() for match in matches if match[0] in names or match[1] in names)
-            numbers.update(bisect_right(self.starts, at) for at in offsets)
-        return sorted(numbers)
+    def lines_with(self, words: Iterable[str]) -> list[int]:
+        """The lines (from 1) that hold one of the words, in order."""
+        return sorted({line for word in words for line in self._lines_of(word)})
 
     @cached_property
     def _known_lines(self) -> dict[str, list[int]]:
