@@ -252,8 +252,7 @@ class ScopeReader:
 
     def _expression(self, stmt: ast.Expr, statement: Statement) -> None:
         if isinstance(call := stmt.value, ast.Call):
-            if (parts := chain(call.func)) is not None and parts[1]:
-                _add_use(parts[0], Use("call", parts[1], statement, call))
+            _add_place("call", call.func, call, statement)
             _add_arguments(call, statement)
 
     def _import(self, stmt: ast.Import, statement: Statement) -> None:
@@ -330,10 +329,7 @@ def _assign(target: ast.expr, value: ast.expr, statement: Statement) -> None:
         case ast.Name(), _:
             _bind(statement.scope, target.id, statement, value)
         case ast.Attribute() | ast.Subscript(), _:
-            if (parts := chain(target)) is not None and parts[1]:
-                _add_use(parts[0], Use("assign", parts[1], statement, value))
-            elif len(place := place_parts(target)) > 1:  # name[0] = value
-                _add_use(place[0], Use("assign", place[1:], statement, value))
+            _add_place("assign", target, value, statement)
         case ast.Tuple() | ast.List(), ast.Tuple() | ast.List() if len(target.elts) == len(
             value.elts
         ) and not any(isinstance(item, ast.Starred) for item in (*target.elts, *value.elts)):
@@ -352,6 +348,16 @@ def _bind_targets(target: ast.expr, statement: Statement, why: str) -> None:
                 _bind_targets(item, statement, why)
         case ast.Starred():
             _bind_targets(target.value, statement, why)
+
+
+def _add_place(
+    how: Literal["assign", "call"], place: ast.expr, value: ast.expr, statement: Statement
+) -> None:
+    """What happens at `name.a`, or, with an index that is not text, at `name[0].a`."""
+    parts = chain(place)
+    name, *path = place_parts(place) or ("",) if parts is None else (parts[0], *parts[1])
+    if path:
+        _add_use(name, Use(how, tuple(path), statement, value))
 
 
 def _add_use(name: str, use: Use) -> None:
