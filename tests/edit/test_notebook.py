@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -53,3 +54,17 @@ def test_splicing_says_what_the_edits_say_and_touches_nothing_else(
     head = text[: cell.lines[0].start] if cell.lines else ""
     assert after.startswith(head)
     assert json.loads(after)["a"] == document["a"]
+
+
+@pytest.mark.parametrize("as_list", [True, False])
+def test_lines_that_stay_keep_the_way_they_are_written(as_list: bool) -> None:
+    written = ['a = \\"\\u00e9\\u003c\\"\\n', "b = 1\\n", 'c = \\"\\/\\\\n\\"']
+    items = ",  ".join(f'"{line}"' for line in written)
+    source = f"[{items}]" if as_list else f'"{"".join(written)}"'
+    text = f'{{"cells": [{{"source": {source}, "cell_type": "code"}}]}}'
+    [cell] = read_cells(text)
+    new = cell.text.replace("b = 1\n", "b = 2\nd = 3\n")
+    after = apply_edits(text, splice(text, cell, new))
+    between = '",  "' if as_list else ""
+    assert after == text.replace("b = 1\\n", f"b = 2\\n{between}d = 3\\n")
+    assert apply_edits(text, splice(text, cell, cell.text)) == text
