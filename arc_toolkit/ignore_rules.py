@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from arc_toolkit.edit.files.ignores import Ignores
+from arc_toolkit.edit.files.plan import Ignores
 from arc_toolkit.findings import Rule
 from arc_toolkit.text import nearest
 

@@ -8,14 +8,14 @@ from scripts.walk import PAGE, page_with_walks, walk
 
 # Language -> modules and functions. These figures only go down; the goal is 28 modules for YAML, and 35 modules and
 # 260 functions for Python.
-LIMITS = {"YAML": (33, 255), "Python": (48, 340)}
+LIMITS = {"YAML": (31, 247), "Python": (42, 336)}
 
 
 def test_the_architecture_page_lists_the_modules_that_patch_goes_through() -> None:
     page = PAGE.read_text()
     assert page == page_with_walks(page), "run `.venv/bin/python -m scripts.walk --write`"
     assert "`edit.yaml.proof`" in page
-    assert "`edit.code.proof`" in page
+    assert "`edit.code.code_text`" in page  # has the proof of code
 
 
 @pytest.mark.parametrize("language", LIMITS)

@@ -30,8 +30,14 @@ from arc_toolkit.azureml.references import ProjectFiles
 from arc_toolkit.azureml.settings import Settings
 from arc_toolkit.azureml.threads import PRESTEP, RESTEP
 from arc_toolkit.edit.files.edits import Refused
-from arc_toolkit.edit.files.ignores import Ignores, find_ignores
-from arc_toolkit.edit.files.plan import MAX_REPARSE_CHARS, FailedGroups, FilePlan, Operation
+from arc_toolkit.edit.files.plan import (
+    MAX_REPARSE_CHARS,
+    FailedGroups,
+    FilePlan,
+    Ignores,
+    Operation,
+    find_ignores,
+)
 from arc_toolkit.edit.yaml.editor import YamlEditor
 from arc_toolkit.edit.yaml.nodes import INT, KeyPath, YamlNode, YamlText, pairs, text_of
 from arc_toolkit.edit.yaml.writer import YamlStyle

@@ -15,8 +15,7 @@ import ast
 from collections.abc import Iterator
 
 from arc_toolkit.azureml.python.python_plan import PythonPlan
-from arc_toolkit.edit.code.expressions import last_name, unparsed
-from arc_toolkit.edit.code.names import Scope, Statement, Use
+from arc_toolkit.edit.code.names import Scope, Statement, Use, last_name, unparsed
 from arc_toolkit.edit.code.values import call_arguments
 from arc_toolkit.migrate.ledger import NO_PLACE, Ledger, argument_rows
 from arc_toolkit.migrate.legacy_spec import SWEEP_RULE

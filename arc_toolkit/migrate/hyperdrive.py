@@ -18,8 +18,7 @@ from typing import Any
 
 from arc_toolkit.azureml.python.python_plan import PythonPlan
 from arc_toolkit.azureml.settings import Settings
-from arc_toolkit.edit.code.expressions import calls_in, last_name, short
-from arc_toolkit.edit.code.names import Statement
+from arc_toolkit.edit.code.names import Statement, calls_in, last_name, short
 from arc_toolkit.edit.code.values import Bound, OpaqueValue, call_arguments
 from arc_toolkit.edit.files.edits import Refused
 from arc_toolkit.migrate.ledger import NO_PLACE, argument_rows, signature

@@ -9,8 +9,14 @@ from typing import Any
 import yaml
 
 from arc_toolkit.edit.files.edits import Refused, Unreadable
-from arc_toolkit.edit.yaml.core import CoreLoader, core_value
-from arc_toolkit.edit.yaml.nodes import MERGE, YamlNode, position_of, read
+from arc_toolkit.edit.yaml.nodes import (
+    MERGE,
+    CoreLoader,
+    YamlNode,
+    core_value,
+    position_of,
+    read,
+)
 from arc_toolkit.errors import ArcError
 from arc_toolkit.findings import LedgerOutcome
 from arc_toolkit.migrate.ledger import NO_PLACE, Ledger, Place, argument_rows

@@ -24,8 +24,7 @@ from arc_toolkit.azureml.python.parallel_runs import (
 )
 from arc_toolkit.azureml.python.python_plan import PythonPlan
 from arc_toolkit.azureml.python.resolve import SdkResolver
-from arc_toolkit.edit.code.expressions import short
-from arc_toolkit.edit.code.names import Binding, Statement
+from arc_toolkit.edit.code.names import Binding, Statement, short
 from arc_toolkit.edit.code.values import CallArguments, OpaqueValue, call_arguments
 from arc_toolkit.edit.yaml.writer import Comment
 from arc_toolkit.migrate.ledger import Ledger, argument_rows, signature

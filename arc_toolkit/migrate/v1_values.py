@@ -24,8 +24,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from arc_toolkit.azureml.python.resolve import SdkResolver
-from arc_toolkit.edit.code.expressions import last_name, short
-from arc_toolkit.edit.code.names import Binding, Statement, Use, find_bindings
+from arc_toolkit.edit.code.names import Binding, Statement, Use, find_bindings, last_name, short
 from arc_toolkit.edit.code.values import (
     Bound,
     CallArguments,

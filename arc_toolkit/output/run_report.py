@@ -13,10 +13,9 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any, Literal
 
-from arc_toolkit.edit.files.diff import unified
+from arc_toolkit.edit.files.diff import LineMap, line_starts, unified
 from arc_toolkit.edit.files.discover import Problem, Skipped
 from arc_toolkit.edit.files.edits import Edit
-from arc_toolkit.edit.files.line_map import LineMap, line_starts
 from arc_toolkit.errors import FOUND, OK, USAGE
 from arc_toolkit.findings import FileResult, Finding, Rule
 from arc_toolkit.output.json_document import document

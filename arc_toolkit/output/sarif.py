@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from arc_toolkit import __version__
+from arc_toolkit.edit.files.diff import NEWLINES
 from arc_toolkit.edit.files.discover import Problem
-from arc_toolkit.edit.files.line_map import NEWLINES
 from arc_toolkit.findings import Fix, Rule
 from arc_toolkit.output.rule_pages import read_page
 

@@ -8,8 +8,7 @@ from dataclasses import replace
 from arc_toolkit.edit.files.discover import CODE_ENDINGS, ENDINGS, Problem, foreign_yaml
 from arc_toolkit.edit.files.edits import SkipCause, Unreadable
 from arc_toolkit.edit.files.engine import FileTask, process_file
-from arc_toolkit.edit.files.ignores import find_ignores
-from arc_toolkit.edit.files.plan import FailedGroups
+from arc_toolkit.edit.files.plan import FailedGroups, find_ignores
 from arc_toolkit.edit.yaml.editor import YamlEditor
 from arc_toolkit.edit.yaml.nodes import YamlText, read
 from arc_toolkit.findings import FileResult, Finding

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from arc_toolkit.edit.files.edits import Refused
-from arc_toolkit.edit.files.ignores import Ignores
-from arc_toolkit.edit.files.plan import FailedGroups, FilePlan
+from arc_toolkit.edit.files.plan import FailedGroups, FilePlan, Ignores
 from arc_toolkit.edit.yaml.nodes import KeyPath, YamlNode, items_of
 from arc_toolkit.edit.yaml.proof import Value, has_value
 from arc_toolkit.edit.yaml.writer import YamlStyle

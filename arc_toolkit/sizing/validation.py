@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from arc_toolkit.edit.files.edits import Unreadable
-from arc_toolkit.edit.files.ignores import Ignores, find_ignores
+from arc_toolkit.edit.files.plan import Ignores, find_ignores
 from arc_toolkit.edit.yaml.nodes import MERGE, KeyPath, compose, get, pairs
 from arc_toolkit.errors import ArcError
 from arc_toolkit.findings import FileResult, Finding, Rule

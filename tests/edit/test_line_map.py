@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from arc_toolkit.edit.files.diff import LineMap, line_starts
 from arc_toolkit.edit.files.edits import Edit, apply_edits
-from arc_toolkit.edit.files.line_map import LineMap, line_starts
 
 BEFORE = """\
 type: command

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,10 +47,24 @@ def test_splicing_says_what_the_edits_say_and_touches_nothing_else(
         Edit(first, last, fresh)
         for first, last, fresh in zip(points[::2], points[1::2], new, strict=False)
     ]
-    after = apply_edits(text, splice(text, cell, edits))
+    after = apply_edits(text, splice(text, cell, apply_edits(cell.text, edits)))
     source = json.loads(after)["cells"][0]["source"]
     assert "".join(source) == apply_edits(cell.text, edits)
     assert isinstance(source, list) == as_list
-    head = text[: cell.literals[0].start] if cell.literals else ""
+    head = text[: cell.lines[0].start] if cell.lines else ""
     assert after.startswith(head)
     assert json.loads(after)["a"] == document["a"]
+
+
+@pytest.mark.parametrize("as_list", [True, False])
+def test_lines_that_stay_keep_the_way_they_are_written(as_list: bool) -> None:
+    written = ['a = \\"\\u00e9\\u003c\\"\\n', "b = 1\\n", 'c = \\"\\/\\\\n\\"']
+    items = ",  ".join(f'"{line}"' for line in written)
+    source = f"[{items}]" if as_list else f'"{"".join(written)}"'
+    text = f'{{"cells": [{{"source": {source}, "cell_type": "code"}}]}}'
+    [cell] = read_cells(text)
+    new = cell.text.replace("b = 1\n", "b = 2\nd = 3\n")
+    after = apply_edits(text, splice(text, cell, new))
+    between = '",  "' if as_list else ""
+    assert after == text.replace("b = 1\\n", f"b = 2\\n{between}d = 3\\n")
+    assert apply_edits(text, splice(text, cell, cell.text)) == text

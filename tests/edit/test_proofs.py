@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from arc_toolkit.edit.code import notebook
+from arc_toolkit.edit.code.code_text import prove
 from arc_toolkit.edit.code.editor import Changes, StatementSite
-from arc_toolkit.edit.code.proof import prove
 from arc_toolkit.edit.code.source import Source, parse
 from arc_toolkit.edit.files.edits import Edit, Refused, apply_edits
 from arc_toolkit.edit.yaml.editor import YamlEditor
@@ -224,12 +224,12 @@ NOTEBOOK_LIES = {
     "makes a cell that is not a cell": ('"source": "w = 4\\n"', '"source": 1'),
     "makes the changed cell something else": ('"x = 1\\n"', '1, "x = 1\\n"'),
 }
-FIRST = [Edit(4, 5, "9")]
+FIRST = "x = 9\ny = 2\nz = 3"
 
 
 def changed_notebook() -> str:
     cells = notebook.read_cells(NOTEBOOK)
-    return notebook.change_cells(NOTEBOOK, cells, [FIRST, []])
+    return notebook.change_cells(NOTEBOOK, cells, [FIRST, "w = 4\n"])
 
 
 def test_a_notebook_editor_that_does_what_was_asked_is_proved() -> None:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
+from arc_toolkit.edit.code.code_text import same
 from arc_toolkit.edit.code.editor import Changes, StatementSite
-from arc_toolkit.edit.code.proof import same
 from arc_toolkit.edit.code.source import Source, parse
 from arc_toolkit.edit.files.edits import Refused, apply_edits
 

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from arc_toolkit.edit.files.edits import Refused
-from arc_toolkit.edit.yaml.core import CoreLoader
+from arc_toolkit.edit.yaml.nodes import CoreLoader
 from arc_toolkit.edit.yaml.writer import Comment, Writer, YamlStyle, file_text, quoted
 
 text = st.text(st.characters(codec="utf-8"), max_size=40) | st.text(

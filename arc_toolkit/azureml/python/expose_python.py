@@ -26,8 +26,7 @@ from arc_toolkit.azureml.python.resolve import SdkResolver
 from arc_toolkit.azureml.python.sdk_objects import PipelineFunction, PipelineJob, Step
 from arc_toolkit.edit.code import layout
 from arc_toolkit.edit.code.editor import quoted
-from arc_toolkit.edit.code.expressions import calls_in, last_name, short
-from arc_toolkit.edit.code.names import Binding, Statement
+from arc_toolkit.edit.code.names import Binding, Statement, calls_in, last_name, short
 from arc_toolkit.edit.code.nodes import place_node
 from arc_toolkit.edit.files.edits import Refused
 

@@ -18,8 +18,14 @@ from functools import cached_property
 
 from arc_toolkit.azureml.python.sdk_objects import KEY_WORDS
 from arc_toolkit.azureml.references import ProjectFiles
-from arc_toolkit.edit.code.expressions import chain, last_name
-from arc_toolkit.edit.code.names import Binding, CodeScopes, ScopeReader, Statement
+from arc_toolkit.edit.code.names import (
+    Binding,
+    CodeScopes,
+    ScopeReader,
+    Statement,
+    chain,
+    last_name,
+)
 from arc_toolkit.edit.code.source import Source
 
 # Words that a call worth looking at has, and the names that these were imported as.
@@ -49,7 +55,7 @@ class Module(CodeScopes):
         for source in self.sources:
             if " as " in source.text:
                 words += _RENAMED.findall(source.text)
-        return {id(source): source.lines_with(words, self.makers) for source in self.sources}
+        return {id(source): source.lines_with([*words, *self.makers]) for source in self.sources}
 
     @cached_property
     def read_steps(self) -> set[str]:

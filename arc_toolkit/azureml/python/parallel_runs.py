@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from arc_toolkit.edit.code.expressions import calls_in
-from arc_toolkit.edit.code.names import Statement
+from arc_toolkit.edit.code.names import Statement, calls_in
 
 if TYPE_CHECKING:
     from arc_toolkit.azureml.python.resolve import SdkResolver

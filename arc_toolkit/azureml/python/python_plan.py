@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import ast
 import os.path
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -39,10 +38,10 @@ from arc_toolkit.edit.code.code_text import CodeText, read_notebook, read_source
 from arc_toolkit.edit.code.editor import StatementSite, quoted
 from arc_toolkit.edit.code.nodes import CodeMark, place_node
 from arc_toolkit.edit.code.source import Source, decode, parse, quiet
-from arc_toolkit.edit.files.edits import Edit, Refused, SkipCause, Unreadable, old_offsets
+from arc_toolkit.edit.files.diff import LineMap
+from arc_toolkit.edit.files.edits import Edit, Refused, SkipCause, Unreadable
 from arc_toolkit.edit.files.engine import FileTask, process_file
-from arc_toolkit.edit.files.ignores import Ignores, find_ignores
-from arc_toolkit.edit.files.plan import FailedGroups, GroupKey, Operation
+from arc_toolkit.edit.files.plan import FailedGroups, GroupKey, Ignores, Operation, find_ignores
 from arc_toolkit.edit.yaml.nodes import KeyPath, YamlNode
 from arc_toolkit.file_io import read_raw
 from arc_toolkit.findings import FileResult, Finding, Fix, Language
@@ -483,7 +482,7 @@ class PythonTask(FileTask[CodeText, PythonPlan]):
 
     def take_over(self, text: CodeText) -> CodeText:
         """Lines are reported as those of the file."""
-        rows = zip(text.originals, text.edits, text.sources, strict=True)
+        rows = zip(text.originals, text.sources, strict=True)
         return replace(text, sources=[_with_lines_of(*row) for row in rows])
 
     def plan(
@@ -554,10 +553,10 @@ def _may_have_targets(data: bytes) -> bool:
     return any(word in data for word in words) or sdk.TARGET_WORDS.search(data) is not None
 
 
-def _with_lines_of(old: Source, edits: list[Edit], new: Source) -> Source:
-    offsets = old_offsets(old.text, edits)
-    lines = (bisect_right(old.starts, offsets[start]) for start in new.starts)
-    return replace(new, file_lines=tuple(old.file_line(line) for line in lines))
+def _with_lines_of(old: Source, new: Source) -> Source:
+    places = LineMap(new.text, old.text)
+    lines = (places.position(line, 1)[0] for line in range(1, len(new.starts) + 1))
+    return replace(new, file_lines=tuple(map(old.file_line, lines)))
 
 
 def _patch(

@@ -27,8 +27,7 @@ from arc_toolkit.azureml.python.sdk_objects import (
     V1Job,
 )
 from arc_toolkit.edit.code.editor import quoted
-from arc_toolkit.edit.code.expressions import last_name, short
-from arc_toolkit.edit.code.names import Statement, Use
+from arc_toolkit.edit.code.names import Statement, Use, last_name, short
 from arc_toolkit.edit.code.nodes import CodeMark
 from arc_toolkit.edit.code.values import OpaqueValue
 from arc_toolkit.edit.files.edits import Refused

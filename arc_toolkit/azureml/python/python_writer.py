@@ -19,9 +19,8 @@ from arc_toolkit.azureml.python.python_targets import PythonTarget, is_dict
 from arc_toolkit.azureml.python.resolve import SdkResolver
 from arc_toolkit.azureml.python.sdk_objects import Builder, Sweep, is_resources_class
 from arc_toolkit.edit.code.editor import Changes, StatementSite, quoted
-from arc_toolkit.edit.code.expressions import short
 from arc_toolkit.edit.code.imports import NeededImports
-from arc_toolkit.edit.code.names import Binding, Statement, Use
+from arc_toolkit.edit.code.names import Binding, Statement, Use, short
 from arc_toolkit.edit.code.source import Source
 from arc_toolkit.edit.files.edits import Edit, Refused
 

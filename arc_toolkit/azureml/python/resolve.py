@@ -46,14 +46,16 @@ from arc_toolkit.azureml.python.sdk_objects import (
     V1Job,
 )
 from arc_toolkit.azureml.references import ProjectFiles
-from arc_toolkit.edit.code.expressions import calls_in, dotted, last_name
 from arc_toolkit.edit.code.names import (
     Binding,
     Block,
     Scope,
     Statement,
+    calls_in,
     certain_binding,
+    dotted,
     find_bindings,
+    last_name,
 )
 from arc_toolkit.edit.code.source import Source, decode, parse
 from arc_toolkit.edit.code.values import (

@@ -40,8 +40,16 @@ from arc_toolkit.azureml.python.sdk_objects import (
     V1Job,
 )
 from arc_toolkit.edit.code import layout
-from arc_toolkit.edit.code.expressions import calls_in, chain, last_name, short
-from arc_toolkit.edit.code.names import Binding, Scope, Statement, Use
+from arc_toolkit.edit.code.names import (
+    Binding,
+    Scope,
+    Statement,
+    Use,
+    calls_in,
+    chain,
+    last_name,
+    short,
+)
 from arc_toolkit.edit.code.nodes import place_node, tree
 from arc_toolkit.edit.files.edits import Refused
 

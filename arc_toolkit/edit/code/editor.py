@@ -40,10 +40,8 @@ class _OnNode:
     lines: list[str] = field(default_factory=list)
     before: list[str] = field(default_factory=list)
     text: str | None = None
-    # `target = callee` in place of what is called in a statement that is a call.
+    # What a statement that is an expression is assigned to, and another callee of its call, if any.
     assigned: tuple[str, str] | None = None
-    # The name that a statement which is an expression is given.
-    named: str | None = None
     items: list[str] = field(default_factory=list)
 
 
@@ -87,7 +85,7 @@ class Changes:
 
     def name_value(self, site: StatementSite, name: str) -> None:
         """A statement that is an expression becomes `name = expression`."""
-        self._on(site, site.stmt).named = name
+        self._on(site, site.stmt).assigned = name, ""
 
     def append_item(self, site: StatementSite, node: ast.List, text: str) -> None:
         """One more item at the end of a list."""
@@ -143,23 +141,19 @@ class Changes:
 
 def _edits(change: _OnNode, source: Source) -> list[Edit]:
     node, edits = change.node, []
-    if change.text is not None and isinstance(node, ast.keyword) and node.arg is not None:
-        start = source.start(node)
-        edits.append(Edit(start, start + len(node.arg), change.text))
-    elif change.text is not None and isinstance(node, ast.stmt):
-        edits.append(layout.replace_statement(source, node, change.text))
-    elif change.text is not None and isinstance(node, ast.expr):
-        edits.append(_replacement(source, node, change.text))
-    if (
-        change.assigned is not None
-        and isinstance(node, ast.Expr)
-        and isinstance(node.value, ast.Call)
-    ):
-        text = " = ".join(change.assigned)
-        edits.append(Edit(source.start(node), source.end(node.value.func), text))
-    if change.named is not None:
-        start = source.start(change.site.stmt)
-        edits.append(Edit(start, start, f"{change.named} = "))
+    if change.text is not None:
+        if isinstance(node, ast.keyword):
+            start = source.start(node)
+            edits.append(Edit(start, start + len(node.arg or ""), change.text))
+        elif isinstance(node, ast.stmt):
+            edits.append(layout.replace_statement(source, node, change.text))
+        elif isinstance(node, ast.expr):
+            edits.append(_replacement(source, node, change.text))
+    if change.assigned is not None and isinstance(node, ast.Expr):
+        end = start = source.start(node)
+        if change.assigned[1] and isinstance(node.value, ast.Call):
+            end = source.end(node.value.func)
+        edits.append(Edit(start, end, " = ".join(change.assigned)))
     if change.lines:
         edits.append(layout.after_statement(source, change.site.stmt, change.lines))
     if change.before:
@@ -173,8 +167,7 @@ def _edits(change: _OnNode, source: Source) -> list[Edit]:
                 if keyword.arg in new:
                     edits.append(_replacement(source, keyword.value, new.pop(keyword.arg)))
             if new:
-                arguments = [f"{name}={value}" for name, value in new.items()]
-                edits += layout.append_arguments(source, node, arguments)
+                edits += layout.append_arguments(source, node, _named(new))
         case ast.Dict():
             for key, value in zip(node.keys, node.values, strict=True):
                 if isinstance(key, ast.Constant) and key.value in new:
@@ -183,18 +176,21 @@ def _edits(change: _OnNode, source: Source) -> list[Edit]:
                 items = [f"{quoted(name, source)}: {value}" for name, value in new.items()]
                 edits += layout.append_dict_items(source, node, items)
         case ast.List() if change.items:
-            last = (source.start(node.elts[-1]), source.end(node.elts[-1])) if node.elts else None
+            last = source.span(node.elts[-1]) if node.elts else None
             edits += layout.append(source, last, source.end(node) - 1, change.items)
         case ast.ImportFrom():
             edits += layout.append_imports(source, node, sorted(new)) if new else []
         case ast.FunctionDef() if new:
-            parameters = [f"{name}={value}" for name, value in new.items()]
-            edits += layout.append_parameters(source, node, parameters)
+            edits += layout.append_parameters(source, node, _named(new))
     return edits
 
 
+def _named(values: dict[str, str]) -> list[str]:
+    return [f"{name}={value}" for name, value in values.items()]
+
+
 def _replacement(source: Source, node: ast.expr, text: str) -> Edit:
-    return Edit(source.start(node), source.end(node), text)
+    return Edit(*source.span(node), text)
 
 
 def _apply(change: _OnNode) -> None:
@@ -223,19 +219,14 @@ def _apply(change: _OnNode) -> None:
         case ast.FunctionDef():
             node.args.args += [ast.arg(name) for name in new]
             node.args.defaults += [expression(value) for value in new.values()]
-    if change.named is not None and isinstance(node, ast.Expr):
-        _become(node, ast.Assign(targets=[ast.Name(change.named)], value=node.value))
-    if (
-        change.assigned is not None
-        and isinstance(node, ast.Expr)
-        and isinstance(node.value, ast.Call)
-    ):
-        target, callee = map(expression, change.assigned)
-        node.value.func = callee
-        _become(node, ast.Assign(targets=[target], value=node.value))
+    if change.assigned is not None and isinstance(node, ast.Expr):
+        target, callee = change.assigned
+        if callee and isinstance(node.value, ast.Call):
+            node.value.func = expression(callee)
+        _become(node, ast.Assign(targets=[expression(target)], value=node.value))
     if change.text is not None and isinstance(node, ast.keyword):
         node.arg = change.text
-    elif change.text is not None and not isinstance(node, ast.stmt):
+    elif change.text is not None and isinstance(node, ast.expr):
         _become(node, expression(change.text))
 
 

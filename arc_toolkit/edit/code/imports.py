@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from functools import partial
 
 from arc_toolkit.edit.code.editor import Changes, StatementSite
 from arc_toolkit.edit.code.names import Scope, Statement, is_before, outward
@@ -57,14 +56,14 @@ class NeededImports:
                 return imported[0]
         if is_taken:
             raise Refused(f"the name {name} means something else here")
-        scope, where, add = self._place(statement, module, name, is_near)
+        scope, where = self._add(statement, module, name, is_near)
         self._names[id(scope), name] = name, where
-        add()
         return name
 
-    def _place(
+    def _add(
         self, statement: Statement, module: str, name: str, is_near: Callable[[str], bool]
-    ) -> tuple[Scope, Statement | Source, Callable[[], None]]:
+    ) -> tuple[Scope, Statement | Source]:
+        """The scope of the new import, and the statement that it is in or behind."""
         line = f"from {module} import {name}"
         for scope in [self._top, *outward(statement.scope)]:
             imports = [
@@ -78,23 +77,17 @@ class NeededImports:
                 and is_before(binding.statement, statement)
             ]
             imports.sort(key=lambda site: site.order)
-            merged = [
-                site
-                for site in imports
-                if isinstance(site.stmt, ast.ImportFrom) and site.stmt.module == module
-            ]
-            if merged and isinstance(merged[-1].stmt, ast.ImportFrom):
-                return (
-                    scope,
-                    merged[-1],
-                    partial(self._changes.set, merged[-1], merged[-1].stmt, name, ""),
-                )
+            for site in reversed(imports):
+                if isinstance(site.stmt, ast.ImportFrom) and site.stmt.module == module:
+                    self._changes.set(site, site.stmt, name, "")
+                    return scope, site
             if imports:
-                return scope, imports[-1], partial(self._changes.insert_after, imports[-1], line)
+                self._changes.insert_after(imports[-1], line)
+                return scope, imports[-1]
         source = statement.source
         first = next(stmt for stmt in source.body if not _is_preamble(stmt))
-        site = StatementSite(source, source.body, first)
-        return self._top, source, partial(self._changes.insert_before, site, line)
+        self._changes.insert_before(StatementSite(source, source.body, first), line)
+        return self._top, source
 
 
 def _is_there(where: Statement | Source, statement: Statement) -> bool:
@@ -103,11 +96,9 @@ def _is_there(where: Statement | Source, statement: Statement) -> bool:
 
 
 def _modules(stmt: ast.Import | ast.ImportFrom) -> list[str]:
-    return (
-        [stmt.module or ""]
-        if isinstance(stmt, ast.ImportFrom)
-        else [alias.name for alias in stmt.names]
-    )
+    if isinstance(stmt, ast.ImportFrom):
+        return [stmt.module or ""]
+    return [alias.name for alias in stmt.names]
 
 
 def _is_preamble(stmt: ast.stmt) -> bool:

@@ -13,11 +13,13 @@ import re
 import tokenize
 from bisect import bisect_right
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 from arc_toolkit.edit.code.source import Source
 from arc_toolkit.edit.files.edits import Edit, Refused
 
 _WIDTH = 88
+_STEP = "    "
 _REST_OF_LINE = re.compile(r"[ \t\f]*;?[ \t\f]*(?:#[^\r\n]*)?(?=\r|\n|\Z)")
 
 
@@ -25,17 +27,13 @@ def whole_lines(source: Source, stmt: ast.stmt) -> tuple[int, int]:
     """The lines of a statement and its decorators, with the line break after them."""
     decorators: list[ast.expr] = getattr(stmt, "decorator_list", [])
     first = min([stmt.lineno, *(decorator.lineno for decorator in decorators)])
-    following = bisect_right(source.starts, source.line_end(source.end(stmt)))
-    end = source.starts[following] if following < len(source.starts) else len(source.text)
-    return source.starts[first - 1], end
+    return source.starts[first - 1], source.line_after(source.end(stmt))
 
 
 def after_statement(source: Source, stmt: ast.stmt, lines: Sequence[str]) -> Edit:
     """Whole lines after a statement, with its indent."""
-    start, end = source.start(stmt), source.end(stmt)
-    if source.text[source.line_start(start) : start].strip() or not _REST_OF_LINE.match(
-        source.text, end
-    ):
+    start, end = source.span(stmt)
+    if not _begins_line(source, start) or not _REST_OF_LINE.match(source.text, end):
         raise Refused("it shares its line with another statement")
     indent, place = source.indent(start), source.line_end(end)
     return Edit(place, place, "".join(source.newline + indent + line for line in lines))
@@ -52,12 +50,10 @@ def replace_statement(source: Source, stmt: ast.stmt, text: str) -> Edit:
     """Other statements in place of one; without any, its lines go with it. A comment after it
     stays.
     """
-    start, end = source.start(stmt), source.end(stmt)
+    start, end = source.span(stmt)
     stop = source.line_end(end)
     after = source.text[end:stop].lstrip()
-    if source.text[source.line_start(start) : start].strip() or (
-        after and not after.startswith("#")
-    ):
+    if not _begins_line(source, start) or (after and not after.startswith("#")):
         raise Refused("another statement is on the same line", line=stmt.lineno)
     tokens = tokenize.generate_tokens(io.StringIO(source.text[start:end]).readline)
     if any(token.type == tokenize.COMMENT for token in tokens):
@@ -67,12 +63,11 @@ def replace_statement(source: Source, stmt: ast.stmt, text: str) -> Edit:
         return Edit(start, end, text.replace("\r\n", "\n").replace("\n", glue))
     if after:
         return Edit(start, stop - len(after), "")
-    following = bisect_right(source.starts, stop)
-    return Edit(
-        source.line_start(start),
-        source.starts[following] if following < len(source.starts) else stop,
-        "",
-    )
+    return Edit(source.line_start(start), source.line_after(stop), "")
+
+
+def _begins_line(source: Source, offset: int) -> bool:
+    return not source.text[source.line_start(offset) : offset].strip()
 
 
 def append(
@@ -86,16 +81,13 @@ def append(
     if last is None:
         return [Edit(close, close, ", ".join(items))]
     end, comma = _tail(source.text, last[1], close)
-    own_line = not source.text[source.line_start(last[0]) : last[0]].strip()
-    if not own_line:
+    if not _begins_line(source, last[0]):
         if comma is None:
             return [Edit(end, end, "".join(f", {item}" for item in items))]
         return [Edit(comma + 1, comma + 1, "".join(f" {item}," for item in items))]
     gap = source.newline + source.indent(last[0])
     place = end if comma is None else comma + 1
-    if (
-        source.line_end(place) < close
-    ):  # the closing bracket is on a later line: stay behind comments
+    if source.line_end(place) < close:  # the bracket is on a later line: stay behind comments
         place = source.line_end(place)
     if comma is not None:
         return [Edit(place, place, "".join(f"{gap}{item}," for item in items))]
@@ -103,24 +95,28 @@ def append(
 
 
 def append_arguments(source: Source, call: ast.Call, items: Sequence[str]) -> list[Edit]:
-    nodes: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
-    nodes.sort(key=lambda node: (node.lineno, node.col_offset))
-    last = (source.start(nodes[-1]), source.end(nodes[-1])) if nodes else None
+    nodes = _arguments(call)
+    last = source.span(nodes[-1]) if nodes else None
     return append(source, last, source.end(call) - 1, items)
+
+
+def _arguments(call: ast.Call) -> list[ast.expr | ast.keyword]:
+    """In order of the text: `*items` may come after a keyword."""
+    nodes: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
+    return sorted(nodes, key=lambda node: (node.lineno, node.col_offset))
 
 
 def append_dict_items(source: Source, node: ast.Dict, items: Sequence[str]) -> list[Edit]:
     last = None
     if node.values:
-        key = node.keys[-1]
-        start = source.start(key) if key is not None else source.start(node.values[-1])
-        last = (start, source.end(node.values[-1]))
+        value = node.values[-1]
+        last = source.start(node.keys[-1] or value), source.end(value)
     return append(source, last, source.end(node) - 1, items)
 
 
 def append_imports(source: Source, stmt: ast.ImportFrom, names: Sequence[str]) -> list[Edit]:
     """More names in an import; several that do not fit on its line get lines of their own."""
-    last = (source.start(stmt.names[-1]), source.end(stmt.names[-1]))
+    last = source.span(stmt.names[-1])
     close = source.end(stmt) - 1
     if source.text[close] == ")":
         return append(source, last, close, names)
@@ -128,13 +124,9 @@ def append_imports(source: Source, stmt: ast.ImportFrom, names: Sequence[str]) -
     line = source.text[source.line_start(last[1]) : last[1]]
     if len(names) == 1 or len(line + added) < _WIDTH or stmt.lineno != stmt.end_lineno:
         return [Edit(last[1], last[1], added)]
-    start, glue = (
-        source.start(stmt.names[0]),
-        "," + source.newline + source.indent(last[1]) + "    ",
-    )
-    there = [source.text[source.start(alias) : source.end(alias)] for alias in stmt.names]
-    text = glue.join(["(", *there, *names]).replace("(,", "(", 1)
-    return [Edit(start, last[1], f"{text},{source.newline}{source.indent(last[1])})")]
+    newline = source.newline + source.indent(last[1])
+    items = [f"{newline}{_STEP}{item}," for item in [*map(source.slice, stmt.names), *names]]
+    return [Edit(source.start(stmt.names[0]), last[1], f"({''.join(items)}{newline})")]
 
 
 def append_parameters(
@@ -159,12 +151,10 @@ def append_parameters(
 
 def drop_arguments(source: Source, call: ast.Call, names: Collection[str]) -> list[Edit]:
     """Keyword arguments taken out, with their lines where they are alone there."""
-    nodes: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
-    nodes.sort(key=lambda node: (node.lineno, node.col_offset))
     edits: list[Edit] = []
     run: list[ast.expr | ast.keyword] = []  # dropped ones that share their lines with what stays
     kept: ast.expr | ast.keyword | None = None
-    for node in nodes:
+    for node in _arguments(call):
         if not (isinstance(node, ast.keyword) and node.arg in names):
             if run:
                 edits.append(Edit(source.start(run[0]), source.start(node), ""))
@@ -175,28 +165,23 @@ def drop_arguments(source: Source, call: ast.Call, names: Collection[str]) -> li
             run.append(node)
     if run:
         end, comma = _tail(source.text, source.end(run[-1]), source.end(call) - 1)
+        start = source.start(run[0])
         if kept is not None:
-            edits.append(
-                Edit(_tail(source.text, source.end(kept), source.start(run[0]))[0], end, "")
-            )
-        else:
-            edits.append(Edit(source.start(run[0]), end if comma is None else comma + 1, ""))
+            start = _tail(source.text, source.end(kept), start)[0]
+        elif comma is not None:
+            end = comma + 1
+        edits.append(Edit(start, end, ""))
     return edits
 
 
 def _own_lines(source: Source, call: ast.Call, node: ast.keyword) -> Edit | None:
     """The lines of an argument that has them for itself, with the comma and comment after it."""
-    start, (end, comma) = (
-        source.start(node),
-        _tail(source.text, source.end(node), source.end(call) - 1),
-    )
+    start = source.start(node)
+    end, comma = _tail(source.text, source.end(node), source.end(call) - 1)
     stop = end if comma is None else comma + 1
-    first = source.line_start(start)
-    if source.text[first:start].strip() or not _REST_OF_LINE.match(source.text, stop):
+    if not _begins_line(source, start) or not _REST_OF_LINE.match(source.text, stop):
         return None
-    last = source.line_end(stop)
-    following = bisect_right(source.starts, last)
-    return Edit(first, source.starts[following], "")
+    return Edit(source.line_start(start), source.line_after(stop), "")
 
 
 def _tail(text: str, end: int, limit: int) -> tuple[int, int | None]:
@@ -236,3 +221,40 @@ def _parentheses(source: Source, function: ast.FunctionDef) -> tuple[int, int]:
         if depth == 0 and opening >= 0:
             return opening, offset
     raise Refused("its parameters cannot be found")
+
+
+# --- new expressions ---
+
+
+@dataclass(frozen=True, slots=True)
+class Bracketed:
+    """A call, list or dictionary: its items each have a beginning, such as `key=`."""
+
+    opening: str
+    items: Sequence[tuple[str, str | Bracketed]]
+    closing: str
+
+    def line(self) -> str:
+        return (
+            self.opening + ", ".join(head + _line(item) for head, item in self.items) + self.closing
+        )
+
+
+def written(value: str | Bracketed, source: Source, indent: str, before: int) -> str:
+    """The text of a value that begins after `before` characters of a line with this indent."""
+    return _written(value, indent, before).replace("\n", source.newline)
+
+
+def _line(value: str | Bracketed) -> str:
+    return value if isinstance(value, str) else value.line()
+
+
+def _written(value: str | Bracketed, indent: str, before: int) -> str:
+    line = _line(value)
+    if isinstance(value, str) or not value.items or before + len(line) < _WIDTH:
+        return line
+    inner = indent + _STEP
+    items = [
+        f"{inner}{head}{_written(item, inner, len(inner + head))},\n" for head, item in value.items
+    ]
+    return f"{value.opening}\n{''.join(items)}{indent}{value.closing}"

@@ -3,19 +3,19 @@ attributes.
 
 `ScopeReader` reads the scopes in one walk over the statements, and looks at expressions only where
 they are the value of one: it costs a small part of parsing. What a name *means* for an SDK is for
-its package to decide.
+its package to decide. Below are the dotted name that an expression is, a short text of it for messages,
+and the calls inside of a statement.
 """
 
 from __future__ import annotations
 
 import ast
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from arc_toolkit.edit.code.editor import StatementSite
-from arc_toolkit.edit.code.expressions import chain, last_name, place_parts
 from arc_toolkit.edit.code.source import Source
 
 BlockKind = Literal["scope", "if", "loop", "except", "plain"]
@@ -28,14 +28,16 @@ class Block:
     kind: BlockKind
     parent: Block | None = None
 
+    def outward(self, until: Block | None = None) -> Iterator[Block]:
+        """This block and those around it, below `until`."""
+        block: Block | None = self
+        while block is not None and block is not until:
+            yield block
+            block = block.parent
+
     def within(self, other: Block) -> bool:
         """Whether this block is `other` or inside of it."""
-        block: Block | None = self
-        while block is not None:
-            if block is other:
-                return True
-            block = block.parent
-        return False
+        return any(block is other for block in self.outward())
 
     def is_conditional(self, until: Block | None = None) -> bool:
         """Whether this block runs once, not at all or several times, seen from `until`."""
@@ -43,12 +45,7 @@ class Block:
 
     def has(self, *kinds: BlockKind, until: Block | None = None) -> bool:
         """Whether this block is in one of these kinds, below `until`."""
-        block: Block | None = self
-        while block is not None and block is not until:
-            if block.kind in kinds:
-                return True
-            block = block.parent
-        return False
+        return any(block.kind in kinds for block in self.outward(until))
 
 
 @dataclass(eq=False, slots=True)
@@ -134,19 +131,15 @@ def find_bindings(
     """What may have bound a name, seen from a place; `is_known` says whether `from module import *`
     brought it.
     """
-    scope: Scope | None = statement.scope
-    while scope is not None:
+    for scope in outward(statement.scope):
         if bindings := scope.bindings.get(name):
-            if scope is statement.scope:
-                before = bisect_left(
-                    bindings, statement.order, key=lambda item: item.statement.order
-                )
-                return bindings[:before] or bindings
-            return bindings
+            if scope is not statement.scope:
+                return bindings
+            before = bisect_left(bindings, statement.order, key=lambda item: item.statement.order)
+            return bindings[:before] or bindings
         for module in scope.stars:
             if is_known(f"{module}.{name}"):
                 return [Binding(name, statement, f"{module}.{name}")]
-        scope = scope.parent
     return []
 
 
@@ -219,7 +212,9 @@ class ScopeReader:
         around them, since they see their last bindings. A function around another has its words
         too.
         """
-        lines = {id(source): source.lines_with(words or (), names) for source in self.code.sources}
+        lines = {
+            id(source): source.lines_with([*(words or ()), *names]) for source in self.code.sources
+        }
         while self.later:
             function, inner, source = self.later.pop(0)
             at = lines[id(source)]
@@ -249,17 +244,15 @@ class ScopeReader:
     def _blocks(self, stmt: ast.stmt, statement: Statement) -> None:
         for name, kind in _BLOCKS[type(stmt)]:
             parts = getattr(stmt, name)
-            for inner in (
-                [part.body for part in parts] if name in ("handlers", "cases") else [parts]
-            ):
-                self.walk(inner, statement.scope, Block(kind, statement.block), statement.source)
+            bodies = [part.body for part in parts] if name in ("handlers", "cases") else [parts]
+            for body in bodies:
+                self.walk(body, statement.scope, Block(kind, statement.block), statement.source)
 
     # --- what a statement itself binds, sets or calls ---
 
     def _expression(self, stmt: ast.Expr, statement: Statement) -> None:
         if isinstance(call := stmt.value, ast.Call):
-            if (parts := chain(call.func)) is not None and parts[1]:
-                _add_use(parts[0], Use("call", parts[1], statement, call))
+            _add_place("call", call.func, call, statement)
             _add_arguments(call, statement)
 
     def _import(self, stmt: ast.Import, statement: Statement) -> None:
@@ -284,15 +277,8 @@ class ScopeReader:
         # A class body is not seen from its methods.
         parent = scope.parent if isinstance(scope.node, ast.ClassDef) else scope
         inner = Scope(stmt, parent, statement)
-        names = stmt.args
-        for argument in (
-            *names.posonlyargs,
-            *names.args,
-            *names.kwonlyargs,
-            names.vararg,
-            names.kwarg,
-        ):
-            if argument is not None:
+        for argument in ast.iter_child_nodes(stmt.args):
+            if isinstance(argument, ast.arg):
                 _bind(inner, argument.arg, statement, None, "a parameter")
         self.later.append((stmt, inner, statement.source))
 
@@ -343,10 +329,7 @@ def _assign(target: ast.expr, value: ast.expr, statement: Statement) -> None:
         case ast.Name(), _:
             _bind(statement.scope, target.id, statement, value)
         case ast.Attribute() | ast.Subscript(), _:
-            if (parts := chain(target)) is not None and parts[1]:
-                _add_use(parts[0], Use("assign", parts[1], statement, value))
-            elif len(place := place_parts(target)) > 1:  # name[0] = value
-                _add_use(place[0], Use("assign", place[1:], statement, value))
+            _add_place("assign", target, value, statement)
         case ast.Tuple() | ast.List(), ast.Tuple() | ast.List() if len(target.elts) == len(
             value.elts
         ) and not any(isinstance(item, ast.Starred) for item in (*target.elts, *value.elts)):
@@ -365,6 +348,16 @@ def _bind_targets(target: ast.expr, statement: Statement, why: str) -> None:
                 _bind_targets(item, statement, why)
         case ast.Starred():
             _bind_targets(target.value, statement, why)
+
+
+def _add_place(
+    how: Literal["assign", "call"], place: ast.expr, value: ast.expr, statement: Statement
+) -> None:
+    """What happens at `name.a`, or, with an index that is not text, at `name[0].a`."""
+    parts = chain(place)
+    name, *path = place_parts(place) or ("",) if parts is None else (parts[0], *parts[1])
+    if path:
+        _add_use(name, Use(how, tuple(path), statement, value))
 
 
 def _add_use(name: str, use: Use) -> None:
@@ -390,3 +383,108 @@ def _bind(
     why: str = "",
 ) -> None:
     scope.bindings.setdefault(name, []).append(Binding(name, statement, value, why))
+
+
+# --- expressions ---
+
+
+def last_name(function: ast.expr) -> str:
+    """`join` for `join`, `path.join` and `f().join`."""
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+def chain(node: ast.expr) -> tuple[str, tuple[str, ...]] | None:
+    """`a.b["k"].c` as ("a", ("b", "[k]", "c")); None when it does not begin with a name."""
+    path: list[str] = []
+    while True:
+        match node:
+            case ast.Attribute():
+                path.append(node.attr)
+                node = node.value
+            case ast.Name():
+                return node.id, tuple(reversed(path))
+            case ast.Subscript(slice=ast.Constant(value=str(key))):
+                path.append(f"[{key}]")
+                node = node.value
+            case ast.Subscript(
+                value=ast.Attribute(attr="jobs")
+            ):  # a step of a job, by a name that is not a literal
+                path.append("[]")
+                node = node.value
+            case _:
+                return None
+
+
+def dotted(node: ast.expr) -> str:
+    """`a.b.c` as written, for messages; much cheaper than `ast.unparse`."""
+    parts = chain(node)
+    return ".".join((parts[0], *parts[1])) if parts else "an expression"
+
+
+def unparsed(node: ast.expr) -> str:
+    """The text of an expression, however deep it is or large its numbers are."""
+    try:
+        return ast.unparse(node)
+    except (RecursionError, ValueError):
+        return "an expression"
+
+
+def short(node: ast.expr) -> str:
+    """An expression for a message."""
+    text = unparsed(node)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+# Values of node attributes that hold no call: positions, names, literals.
+_LEAVES = frozenset({int, str, type(None), ast.Name, ast.Constant, ast.Load, ast.Store, ast.alias})
+_BODIES = frozenset({"body", "orelse", "finalbody", "handlers", "decorator_list", "cases"})
+
+
+def calls_in(node: ast.AST) -> Iterator[ast.Call]:
+    """Every call below a statement, without the bodies of compound statements and of functions."""
+    stack: list[ast.AST] = [node]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, ast.Call):
+            yield item
+        for name, child in item.__dict__.items():
+            kind = child.__class__
+            if kind is list:
+                if name not in _BODIES:
+                    stack += [part for part in child if part.__class__ not in _LEAVES]
+            elif kind not in _LEAVES:
+                stack.append(child)
+
+
+def parts_of(stmt: ast.stmt) -> Iterator[ast.expr]:
+    """Every expression of a statement, outer ones first, without the bodies of compound statements
+    and functions.
+    """
+    level: list[ast.AST] = [stmt]
+    while level:
+        below: list[ast.AST] = []
+        for item in level:
+            if isinstance(item, ast.expr):
+                yield item
+            for name, child in ast.iter_fields(item):
+                children = child if isinstance(child, list) else [child]
+                if not (isinstance(item, ast.stmt) and name in _BODIES):
+                    below += [part for part in children if isinstance(part, ast.AST)]
+        level = below
+
+
+def place_parts(node: ast.expr) -> tuple[str, ...]:
+    """`a.b["k"][0].c` as ("a", "b", "k", "[]", "c"); empty when it does not begin with a name."""
+    path: list[str] = []
+    while not isinstance(node, ast.Name):
+        match node:
+            case ast.Attribute():
+                path.append(node.attr)
+            case ast.Subscript(slice=ast.Constant(value=str(key))):
+                path.append(key)
+            case ast.Subscript():
+                path.append("[]")
+            case _:
+                return ()
+        node = node.value
+    return (node.id, *reversed(path))

@@ -20,8 +20,13 @@ from typing import Any
 
 import yaml
 
-from arc_toolkit.edit.code.expressions import place_parts, short, unparsed
-from arc_toolkit.edit.code.names import CodeScopes, Statement, find_bindings
+from arc_toolkit.edit.code.names import (
+    CodeScopes,
+    Statement,
+    find_bindings,
+    short,
+    unparsed,
+)
 from arc_toolkit.edit.code.source import Source
 from arc_toolkit.edit.code.values import MAX_DEPTH, Evaluator, OpaqueValue
 from arc_toolkit.edit.yaml.nodes import (
@@ -187,23 +192,14 @@ class ValueReader(Evaluator):
 
     def _find_changes(self) -> Iterator[tuple[tuple[str, ...], Statement]]:
         for scope in self.code.scopes:
-            for statement in scope.statements:
-                match statement.stmt:
-                    case ast.Assign(targets=targets):
-                        places = targets
-                    case ast.AugAssign(target=target) | ast.AnnAssign(target=target):
-                        places = [target]
-                    case ast.Expr(value=ast.Call(func=ast.Attribute(attr=name, value=holder))) if (
-                        name in _CHANGING_METHODS
-                    ):
-                        places = [ast.Attribute(holder, name)]
-                    case _:
-                        continue
-                for place in places:
-                    if isinstance(place, ast.Attribute | ast.Subscript) and (
-                        parts := place_parts(place)
-                    ):
-                        yield parts, statement
+            for name, uses in scope.uses.items():
+                for use in uses:
+                    is_method = use.how == "call" and use.path[-1] in _CHANGING_METHODS
+                    if is_method or use.how == "assign":
+                        yield (
+                            (name, *(part.strip("[]") or "[]" for part in use.path)),
+                            use.statement,
+                        )
 
     def _read(self, expression: ast.expr, statement: Statement, depth: int) -> YamlNode:
         start = self.mark(expression, statement)

@@ -13,23 +13,21 @@ import tokenize
 import warnings
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 
-from arc_toolkit.edit.files.edits import Edit, Unreadable
+from arc_toolkit.edit.files.edits import Edit, Unreadable, byte_position
 from arc_toolkit.file_io import collector_paused
 
 _LINE_END = re.compile(r"\r\n|\n|\r")
 # A string on one line; what begins after a letter is an apostrophe.
 _STRING = re.compile(r"""(?<![\w'"])[rbfuRBFU]{0,2}(["'])(?!\1)(?:[^"'\\\n]|\\.)*\1""")
-_NAME = re.compile(r"([^\W\d]\w*)\(?")
-# More names than this are found in one pass over the text, which costs as much as this many
-# searches.
-_FEW_NAMES = 100
 _BOM = b"\xef\xbb\xbf"
+# Nodes that have a place.
+Located = ast.expr | ast.stmt | ast.keyword | ast.alias | ast.arg
 
 # Errors of Python 3 that nearly always mean Python 2 (CPython, Grammar/python.gram and Parser/).
 _PYTHON_2 = re.compile(
@@ -63,16 +61,11 @@ def decode(data: bytes) -> tuple[str, str]:
     try:
         text = data.decode(encoding)
     except UnicodeDecodeError as error:
-        line, column = (
-            data.count(b"\n", 0, error.start) + 1,
-            error.start - data.rfind(b"\n", 0, error.start),
-        )
         reason = f"not {encoding} text: byte 0x{data[error.start]:02x} cannot be read"
-        raise Unreadable(reason, line, column) from None
+        raise Unreadable(reason, *byte_position(data, error.start)) from None
     if "\0" in text:
-        at = text.index("\0")
-        line, column = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
-        raise Unreadable("holds null bytes: not Python source", line, column)
+        at = byte_position(data, data.index(b"\0"))
+        raise Unreadable("holds null bytes: not Python source", *at)
     if text.encode(encoding) != data:
         raise Unreadable(f"its {encoding} text does not survive a round trip; save it as UTF-8")
     return text, encoding
@@ -151,34 +144,25 @@ class Source:
             return start + column
         return start + len(self.text[start : self.line_end(start)].encode()[:column].decode())
 
-    def start(self, node: ast.expr | ast.stmt | ast.keyword | ast.alias | ast.arg) -> int:
+    def start(self, node: Located) -> int:
         return self.offset(node.lineno, node.col_offset)
 
-    def column(self, node: ast.expr | ast.stmt | ast.keyword) -> int:
+    def column(self, node: Located) -> int:
         """The column of a node in characters, from 1; `ast` counts bytes."""
         return self.start(node) - self.starts[node.lineno - 1] + 1
 
-    def end(self, node: ast.expr | ast.stmt | ast.keyword | ast.alias | ast.arg) -> int:
+    def end(self, node: Located) -> int:
         assert node.end_lineno is not None
         assert node.end_col_offset is not None
         return self.offset(node.end_lineno, node.end_col_offset)
 
-    def slice(self, node: ast.expr | ast.stmt | ast.keyword) -> str:
-        return self.text[self.start(node) : self.end(node)]
+    def slice(self, node: Located) -> str:
+        start, end = self.span(node)
+        return self.text[start:end]
 
-    def lines_with(self, words: Iterable[str], names: Collection[str] = ()) -> list[int]:
-        """The lines (from 1) that hold one of the words, or one of the names (`name` or `name(`),
-        in order.
-        """
-        if len(names) <= _FEW_NAMES:
-            words = (*words, *names)
-            names = ()
-        numbers = {line for word in words for line in self._lines_of(word)}
-        if names:  # one look at every name of the text, whatever the number of them
-            matches = _NAME.finditer(self.text)
-            offsets = (match.start() for match in matches if match[0] in names or match[1] in names)
-            numbers.update(bisect_right(self.starts, at) for at in offsets)
-        return sorted(numbers)
+    def lines_with(self, words: Iterable[str]) -> list[int]:
+        """The lines (from 1) that hold one of the words, in order."""
+        return sorted({line for word in words for line in self._lines_of(word)})
 
     @cached_property
     def _known_lines(self) -> dict[str, list[int]]:
@@ -200,6 +184,14 @@ class Source:
         """Offset of the line break (or of the end) after `offset`."""
         match = _LINE_END.search(self.text, offset)
         return match.start() if match else len(self.text)
+
+    def line_after(self, offset: int) -> int:
+        """Where the next line begins, or the end."""
+        following = bisect_right(self.starts, offset)
+        return self.starts[following] if following < len(self.starts) else len(self.text)
+
+    def span(self, node: Located) -> tuple[int, int]:
+        return self.start(node), self.end(node)
 
     def indent(self, offset: int) -> str:
         """The blanks at the beginning of the line, without form feeds."""

@@ -39,16 +39,16 @@ from __future__ import annotations
 
 import ast
 import copy
+import operator
 import os.path
 import re
 import string
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePath
 from typing import Any, NoReturn, Self
 
-from arc_toolkit.edit.code.expressions import chain, short
 from arc_toolkit.edit.code.names import (
     Binding,
     CodeScopes,
@@ -56,7 +56,9 @@ from arc_toolkit.edit.code.names import (
     Statement,
     Use,
     certain_binding,
+    chain,
     find_bindings,
+    short,
 )
 
 MAX_DEPTH = 40
@@ -68,6 +70,8 @@ MAX_NUMBER = 10**18
 # Characters and items of one value, and of all values of a module.
 MAX_WEIGHT = 1_000_000
 MAX_MADE = 10_000_000
+_TOO_LONG = "it is longer than 100 kB"
+_TOO_MANY = f"it has more than {MAX_ITEMS:,} items"
 
 # An expression and the statement that it is read at.
 Bound = tuple[ast.expr, Statement]
@@ -98,9 +102,9 @@ class Effort:
     def make(self, value: Any) -> Any:
         """The value, if it is within the limits."""
         if isinstance(value, str) and len(value) > MAX_TEXT:
-            raise OpaqueValue("it is longer than 100 kB")
+            raise OpaqueValue(_TOO_LONG)
         if isinstance(value, list | tuple | dict) and len(value) > MAX_ITEMS:
-            raise OpaqueValue(f"it has more than {MAX_ITEMS:,} items")
+            raise OpaqueValue(_TOO_MANY)
         if isinstance(value, int) and abs(value) > MAX_NUMBER:
             raise OpaqueValue("it is a very large number")
         size = len(value) if isinstance(value, str) else weight(value)
@@ -315,12 +319,13 @@ class Evaluator:
                 return dict(zip(names, self._items(items, statement), strict=True))
             case ast.JoinedStr(values=parts):
                 return _concatenation(self._format_part(part, statement) for part in parts)
-            case ast.UnaryOp(op=ast.USub() | ast.UAdd() as sign, operand=operand):
-                number = self._operand(operand, statement)
-                return -number if isinstance(sign, ast.USub) else +number
-            case ast.BinOp(left=left, op=operator, right=right):
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return -self._operand(operand, statement)
+            case ast.UnaryOp(op=ast.UAdd(), operand=operand):
+                return +self._operand(operand, statement)
+            case ast.BinOp(left=left, op=sign, right=right):
                 operands = self._operand(left, statement), self._operand(right, statement)
-                return _operation(operator, *operands)
+                return _operation(sign, *operands)
             case ast.Subscript(value=holder, slice=key) if not isinstance(key, ast.Slice):
                 return self._operand(holder, statement)[self._operand(key, statement)]
             case ast.Call():
@@ -335,7 +340,7 @@ class Evaluator:
             else:
                 values.append(self._operand(node, statement))
             if len(values) > MAX_ITEMS:
-                raise OpaqueValue(f"it has more than {MAX_ITEMS:,} items")
+                raise OpaqueValue(_TOO_MANY)
         return values
 
     # --- values of names ---
@@ -459,7 +464,7 @@ class Evaluator:
         if named and function not in (_format_text, _absolute_path):
             raise OpaqueValue(node)
         if function is not _joined and weight([*arguments, *named.values()]) > MAX_TEXT:
-            raise OpaqueValue("it is longer than 100 kB")
+            raise OpaqueValue(_TOO_LONG)
         return function(*arguments, **named)
 
     def _format_part(self, part: ast.expr, statement: Statement) -> str:
@@ -576,10 +581,6 @@ def _refuse(node: ast.expr) -> NoReturn:
     raise OpaqueValue(node)
 
 
-def _too_long() -> OpaqueValue:
-    return OpaqueValue("it is longer than 100 kB")
-
-
 def _to_text(value: Any) -> str:
     """`str(value)` of what has a short one."""
     if isinstance(value, str | int | float | PurePath | None):
@@ -593,7 +594,7 @@ def _concatenation(parts: Iterator[str]) -> str:
         texts.append(part)
         length += len(part)
         if length > MAX_TEXT:
-            raise _too_long()
+            raise OpaqueValue(_TOO_LONG)
     return "".join(texts)
 
 
@@ -606,28 +607,23 @@ def _format_value(value: Any, spec: str) -> str:
 
 def _format_text(template: str, /, *values: Any, **named: Any) -> str:
     """`"{}-{name:>3}".format(...)`."""
-    fields = list(string.Formatter().parse(template))
-    names = [field for _, field, _, _ in fields if field is not None]
-    if "" in names and any(name[:1].isdigit() for name in names):
-        raise OpaqueValue("its fields are numbered in two ways")
+    count = 0
+    for _, name, spec, conversion in string.Formatter().parse(template):
+        if name is None:
+            continue
+        count += 1
+        is_plain = name == "" or name.isidentifier() or name.isdecimal()
+        if conversion is not None or not is_plain or not _FORMAT_SPEC.fullmatch(spec or ""):
+            raise OpaqueValue(f"it has the field {name[:20]!r}")
+    _check_formatted(template, count, [*values, *named.values()])
+    return template.format(*values, **named)
 
-    def pieces() -> Iterator[str]:
-        position = 0
-        for literal, field, spec, conversion in fields:
-            yield literal
-            if field is None:
-                continue
-            if conversion is not None or not (
-                field == "" or field.isidentifier() or field.isdecimal()
-            ):
-                raise OpaqueValue(f"it has the field {field[:20]!r}")
-            if field == "" or field.isdecimal():
-                yield _format_value(values[int(field or position)], spec or "")
-            else:
-                yield _format_value(named[field], spec or "")
-            position += 1
 
-    return _concatenation(pieces())
+def _check_formatted(template: str, count: int, values: Iterable[Any]) -> None:
+    """Opaque unless a text with so many formatted values is short."""
+    longest = max((len(_to_text(value)) for value in values), default=0)
+    if len(template) + count * (longest + _MAX_PADDING) > MAX_TEXT:
+        raise OpaqueValue(_TOO_LONG)
 
 
 def _percent(template: str, values: Any) -> str:
@@ -637,9 +633,7 @@ def _percent(template: str, values: Any) -> str:
         raise OpaqueValue("it has an unusual % directive")
     operands = values if isinstance(values, tuple) else [values]
     operands = list(values.values()) if isinstance(values, dict) else operands
-    longest = max((len(_to_text(value)) for value in operands), default=0)
-    if len(template) + len(directives) * (longest + _MAX_PADDING) > MAX_TEXT:
-        raise _too_long()
+    _check_formatted(template, len(directives), operands)
     return str(template % values)
 
 
@@ -647,14 +641,14 @@ def _joined(separator: str, items: Any) -> str:
     if not isinstance(items, list | tuple):
         raise OpaqueValue("its items are not in a list")
     if sum(map(len, items)) + len(separator) * len(items) > MAX_TEXT:
-        raise _too_long()
+        raise OpaqueValue(_TOO_LONG)
     return separator.join(items)
 
 
 def _range(*numbers: int) -> list[int]:
     items = range(*numbers)
     if len(items) > MAX_ITEMS:
-        raise OpaqueValue(f"it has more than {MAX_ITEMS:,} items")
+        raise OpaqueValue(_TOO_MANY)
     return list(items)
 
 
@@ -665,13 +659,11 @@ def _repeated(value: Any, times: int) -> Any:
     return value * times
 
 
-def _operation(operator: ast.operator, left: Any, right: Any) -> Any:
-    match operator, left, right:
+def _operation(sign: ast.operator, left: Any, right: Any) -> Any:
+    match sign, left, right:
         case ast.Mod(), str(), _:
             return _percent(left, right)
-        case ast.Add(), str(), str():
-            return left + right
-        case (ast.Add(), list(), list()) | (ast.Add(), tuple(), tuple()):
+        case ast.Add(), str() | list() | tuple(), _:
             return left + right
         case ast.Mult(), str() | list() | tuple(), int():
             return _repeated(left, right)
@@ -679,21 +671,21 @@ def _operation(operator: ast.operator, left: Any, right: Any) -> Any:
             return _repeated(right, left)
         case (ast.Div(), PurePath(), str() | PurePath()) | (ast.Div(), str(), PurePath()):
             if weight([left, right]) > MAX_TEXT:
-                raise _too_long()
+                raise OpaqueValue(_TOO_LONG)
             return left / right
-    function = _ARITHMETIC.get(type(operator))
+    function = _ARITHMETIC.get(type(sign))
     if function is None or not (isinstance(left, _Number) and isinstance(right, _Number)):
         raise OpaqueValue("it is an operation that is not computed here")
     return function(left, right)
 
 
 _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: lambda left, right: left + right,
-    ast.Sub: lambda left, right: left - right,
-    ast.Mult: lambda left, right: left * right,
-    ast.Div: lambda left, right: left / right,
-    ast.FloorDiv: lambda left, right: left // right,
-    ast.Mod: lambda left, right: left % right,
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
 }
 
 

@@ -1,4 +1,5 @@
-"""Unified diffs that `git apply` takes: CRLF and missing final newlines as they are.
+"""Unified diffs that `git apply` takes, CRLF and missing final newlines as they are; and where the
+places of a text are after it was rewritten.
 
 `difflib` alone takes quadratic time on long files with repeated lines. Edits are local: where two
 texts part, they meet again a few lines later, and only if they do not is `difflib` asked about the
@@ -9,7 +10,11 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterator
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+
+from arc_toolkit.edit.files.edits import Edit
 
 _NO_NEWLINE = "\\ No newline at end of file\n"
 # How many lines away the texts may meet again, and how many equal lines show that they do.
@@ -111,3 +116,75 @@ def shown(path: str) -> str:
 def _lines(data: bytes) -> list[str]:
     lines = data.decode("utf-8", errors="surrogateescape").split("\n")
     return [line + "\n" for line in lines[:-1]] + ([lines[-1]] if lines[-1] else [])
+
+
+# --- places ---
+
+NEWLINES = ("\r\n", "\n", "\r")
+_NEWLINE = re.compile("|".join(NEWLINES))
+
+
+def line_starts(text: str) -> list[int]:
+    return [0, *(match.end() for match in _NEWLINE.finditer(text))]
+
+
+class LineMap:
+    """From a text to the one that replaced it. Lines and columns count characters from 1."""
+
+    def __init__(self, before: str, after: str) -> None:
+        self._starts = line_starts(before), line_starts(after)
+        self._lines = _lines_at(before, self._starts[0]), _lines_at(after, self._starts[1])
+        self._opcodes = list(opcodes(*self._lines))
+        self._ends = [opcode[2] for opcode in self._opcodes]
+
+    def position(self, line: int, column: int) -> tuple[int, int]:
+        """The place that a place became; of what was removed, the place where it was."""
+        tag, i1, _, j1, j2 = self._opcode(line - 1)
+        old, new = self._lines
+        if tag == "equal":
+            return line - i1 + j1, column
+        if j1 == j2 or line > len(old):
+            return j1 + 1 if j1 < len(new) and new[j1] else max(j1, 1), 1
+        text = old[line - 1]
+        row = max(range(j1, j2), key=lambda row: sum(_shared(text.strip(), new[row].strip())))
+        start, end = _shared(text, new[row])
+        # Characters that both lines begin or end with keep their place from there.
+        if column - 1 > start:
+            column = len(new[row]) - (len(text) - column) if column > len(text) - end else start + 1
+        return row + 1, column
+
+    def edits(self, edits: Sequence[Edit]) -> tuple[Edit, ...]:
+        """Edits of the old text as edits of the new one; none if one of their lines, or the one
+        before, has changed.
+        """
+        moved = []
+        for edit in edits:
+            # The line before counts too: an addition after it may belong to another block.
+            first = max(0, bisect_right(self._starts[0], edit.start) - 2)
+            last = bisect_right(self._starts[0], edit.end) - 1
+            tag, i1, i2, j1, _ = self._opcode(first)
+            if tag != "equal" or last >= i2:
+                return ()
+            shift = self._starts[1][j1] - self._starts[0][i1]
+            moved.append(Edit(edit.start + shift, edit.end + shift, edit.text))
+        return tuple(moved)
+
+    def _opcode(self, row: int) -> Opcode:
+        """The opcode of a line of the old text, from 0; after the last line, the last one."""
+        return self._opcodes[min(bisect_right(self._ends, row), len(self._opcodes) - 1)]
+
+
+def _lines_at(text: str, starts: Sequence[int]) -> list[str]:
+    """All lines, with their ends; the last one may be empty, and is a place as well."""
+    return [text[start:end] for start, end in zip(starts, [*starts[1:], len(text)], strict=True)]
+
+
+def _shared(old: str, new: str) -> tuple[int, int]:
+    """How many characters two lines share from the start and, of the rest, from the end."""
+    start = _prefix(old, new)
+    return start, _prefix(old[start:][::-1], new[start:][::-1])
+
+
+def _prefix(old: str, new: str) -> int:
+    pairs = enumerate(zip(old, new, strict=False))
+    return next((at for at, (left, right) in pairs if left != right), min(len(old), len(new)))

@@ -75,6 +75,11 @@ class Refused(Exception):
         )
 
 
+def byte_position(data: bytes, offset: int) -> tuple[int, int]:
+    """Line and column of a byte, from 1."""
+    return data.count(b"\n", 0, offset) + 1, offset - data.rfind(b"\n", 0, offset)
+
+
 def apply_edits(text: str, edits: Iterable[Edit]) -> str:
     """The text with all edits made.
 
@@ -83,55 +88,11 @@ def apply_edits(text: str, edits: Iterable[Edit]) -> str:
     """
     pieces: list[str] = []
     end = 0
-    for edit in _in_order(edits, len(text)):
-        pieces += (text[end : edit.start], edit.text)
-        end = edit.end
-    return "".join(pieces) + text[end:]
-
-
-def compose_edits(text: str, first: Iterable[Edit], second: Iterable[Edit]) -> list[Edit]:
-    """The edits of a text that do what `first`, and `second` on the text after them, would do."""
-    result: list[Edit] = []
-    start, new = 0, ""
-    for origin in [*_origins(text, first, second), len(text)]:
-        if isinstance(origin, str):
-            new += origin
-        else:
-            if new or origin > start:
-                result.append(Edit(start, origin, new))
-            start, new = origin + 1, ""
-    return result
-
-
-def old_offsets(text: str, edits: Iterable[Edit]) -> list[int]:
-    """For each offset of the text after the edits, the offset before them.
-
-    That of new text is where it begins.
-    """
-    result, following = [], 0
-    for origin in [*_origins(text, edits), len(text)]:
-        offset = following if isinstance(origin, str) else origin
-        result.append(offset)
-        following = offset if isinstance(origin, str) else offset + 1
-    return result
-
-
-def _origins(text: str, *rounds: Iterable[Edit]) -> list[int | str]:
-    """What each character of the new text is: an old one, by its offset, or a new one itself."""
-    characters: list[int | str] = list(range(len(text)))
-    for edits in rounds:
-        for edit in reversed(_in_order(edits, len(characters))):  # so that offsets stay true
-            characters[edit.start : edit.end] = edit.text
-    return characters
-
-
-def _in_order(edits: Iterable[Edit], length: int) -> list[Edit]:
-    ordered = sorted(edits, key=lambda edit: (edit.start, edit.end))
-    end = 0
-    for edit in ordered:
-        if not 0 <= edit.start <= edit.end <= length:
+    for edit in sorted(edits, key=lambda edit: (edit.start, edit.end)):
+        if not 0 <= edit.start <= edit.end <= len(text):
             raise Refused(f"an edit at {edit.start}..{edit.end} is outside of the text")
         if edit.start < end:
             raise Refused(f"two edits overlap at character {edit.start}")
+        pieces += (text[end : edit.start], edit.text)
         end = edit.end
-    return ordered
+    return "".join(pieces) + text[end:]

@@ -85,8 +85,8 @@ def process_file(path: str, data: bytes, *tasks: FileTask[T, P]) -> FileResult:
             if changes is None:
                 continue
             plan = changes.plan
-            # Fixes count in the text of the file.
-            findings += plan.findings if text is first else _without_fixes(plan.findings)
+            for finding in plan.findings:  # fixes count in the text of the file
+                findings.append(finding if text is first else replace(finding, fix=None))
             new_files += plan.new_files
             text = changes.text
             if changes.refused is not None:
@@ -113,10 +113,6 @@ def process_file(path: str, data: bytes, *tasks: FileTask[T, P]) -> FileResult:
     )
 
 
-def _without_fixes(findings: list[Finding]) -> list[Finding]:
-    return [replace(finding, fix=None) for finding in findings]
-
-
 def _refuse(
     path: str, data: bytes, findings: list[Finding], reason: str, text: FileText
 ) -> FileResult:
@@ -129,34 +125,22 @@ def prove_changes(task: FileTask[T, P], text: T) -> ProvenChanges[T, P] | None:
     A group of operations that cannot be proved does not take the others with it: the text is
     planned again without it.
     """
-    plan = task.plan(text, None, {})
-    if plan is None:
-        return None
-    try:
+    failed_groups: FailedGroups = {}
+    refused = None
+    for _ in range(2):
+        plan = task.plan(text, None, failed_groups)
+        if plan is None:
+            break
         try:
             return _prove(task, plan, text)
         except Refused as refusal:
-            reason = refusal.reason
-        failed_groups = plan.find_failing(text.size)
-    finally:
-        plan.close()
-    if failed_groups and (second := _prove_without(task, text, failed_groups)) is not None:
-        return second
-    return ProvenChanges(plan, text, reason)
-
-
-def _prove_without(
-    task: FileTask[T, P], text: T, failed_groups: FailedGroups
-) -> ProvenChanges[T, P] | None:
-    plan = task.plan(text, None, failed_groups)
-    if plan is None:
-        return None
-    try:
-        return _prove(task, plan, text)
-    except Refused:
-        return None
-    finally:
-        plan.close()
+            refused = refused or ProvenChanges(plan, text, refusal.reason)
+            failed_groups = plan.find_failing(text.size) if not failed_groups else {}
+        finally:
+            plan.close()
+        if not failed_groups:
+            break
+    return refused
 
 
 def _prove(task: FileTask[T, P], plan: P, text: T) -> ProvenChanges[T, P]:

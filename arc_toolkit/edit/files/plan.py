@@ -4,17 +4,22 @@ Whoever decides something asks the plan to `attempt` a group of operations on th
 language. The group is made as a whole, or refused as a whole with a finding. Groups are recorded:
 after a refusal the others are replayed on a new editor, and `engine.py` plans a file again without
 the groups whose proof fails.
+
+Inline ignores: `# arc-toolkit: ignore[rule, rule] reason`, on the line of the finding or alone on
+the line above. `ignore-file[rule] reason` holds for the whole file. An ignore without a reason has
+no effect.
 """
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 from arc_toolkit.edit.files.edits import Refused
-from arc_toolkit.edit.files.ignores import Ignores
 from arc_toolkit.edit.yaml.nodes import YamlNode, position_of
 from arc_toolkit.findings import Finding, Fix, Severity
 
@@ -29,6 +34,52 @@ FailedGroups = Mapping[GroupKey, str]
 MAX_REPARSE_CHARS = 2_000_000
 
 E = TypeVar("E")
+
+_COMMENT = re.compile(
+    r"#[ \t]*arc-toolkit:[ \t]*(ignore|ignore-file)\[([^\]\n]*)\][ \t]*:?[ \t]*([^\n]*)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Ignores:
+    """Which rules are ignored on which lines; line 0 is the whole file."""
+
+    lines: dict[int, frozenset[str]] = field(default_factory=dict)
+    # Lines of ignores that give no reason.
+    without_reason: tuple[int, ...] = ()
+    # Every name of a rule that an ignore with a reason gives, with its line.
+    names: tuple[tuple[int, str], ...] = ()
+
+    def covers(self, rule: str, line: int) -> bool:
+        return bool(self.lines) and any(rule in self.lines.get(number, ()) for number in (line, 0))
+
+
+_NONE = Ignores()
+
+
+def find_ignores(text: str) -> Ignores:
+    """All ignores of a file (YAML or Python: both have `#` comments)."""
+    if "arc-toolkit:" not in text:
+        return _NONE
+    lines: dict[int, frozenset[str]] = {}
+    without: list[int] = []
+    names: list[tuple[int, str]] = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        match = _COMMENT.search(line)
+        if match is None:
+            continue
+        if not match[3].strip():
+            without.append(number)
+            continue
+        where = number
+        if match[1] == "ignore-file":
+            where = 0
+        elif not line[: match.start()].strip():
+            where = number + 1
+        rules = frozenset(name.strip() for name in match[2].split(","))
+        names += [(number, name) for name in sorted(rules)]
+        lines[where] = lines.get(where, frozenset()) | rules
+    return Ignores(lines, tuple(without), tuple(names))
 
 
 class FilePlan(ABC, Generic[E]):

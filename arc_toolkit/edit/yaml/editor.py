@@ -154,28 +154,13 @@ class YamlEditor:
             self.change_count += 1
             items.append(item)
 
-    def lines(self, path: KeyPath, *, comments: bool = False) -> str:
-        """The lines of a key and its value, without their indent.
-
-        If asked, with the comments right above them.
-        """
-        _, key, child = self._pair(path)
-        edit, column = self._layout.removal(key, child, comments=comments), key.start_mark.column
-        lines = self._text[edit.start : edit.end].splitlines()
-        return "".join(
-            f"{line[column:] if not line[:column].strip() else line}\n" for line in lines
-        )
-
-    def remove(self, path: KeyPath, *, comments: bool = False) -> None:
-        """Take out a key and its value, with the comments right above them if asked.
-
-        These are whole lines of a block mapping that keeps another key.
-        """
+    def remove(self, path: KeyPath) -> None:
+        """Take out a key and its value: whole lines of a block mapping that keeps another key."""
         mapping, key, child = self._pair(path)
         others = [other for other, _ in mapping.value if id(other) not in self._removed]
         if mapping.flow_style or len(others) < 2:
             raise Refused(f"`{_dotted(path)}` cannot be taken out of its mapping line by line")
-        edit = self._layout.removal(key, child, comments=comments)
+        edit = self._layout.removal(key, child)
         self._change(path, Drop())
         self._removed[id(key)] = edit
 
@@ -234,9 +219,23 @@ class YamlEditor:
             (span for span in spans if isinstance(span, Lines)), key=lambda span: -span.column
         )
         edits = [span for span in spans if isinstance(span, Edit)] + [span.edit for span in lines]
-        if self._removed and not self._text.endswith("\n"):
-            edits = self._without_last_newline(edits)
-        return tuple(edits)
+        return tuple(edits if self._text.endswith("\n") else self._without_last_newline(edits))
+
+    def _without_last_newline(self, edits: list[Edit]) -> list[Edit]:
+        """A file without a final newline gets none where its last lines are removed.
+
+        `a: 1`, `b: 2` without `b` is `a: 1`: the newline before `b` goes too, or behind the lines
+        that take its place.
+        """
+        end = start = len(self._text)
+        for edit in sorted(self._removed.values(), key=lambda edit: -edit.start):
+            start = edit.start if edit.end == start else start
+        if start == end:
+            return edits
+        newline = "\r\n" if self._text.endswith("\r\n", 0, start) else "\n"
+        tail = newline + "".join(edit.text for edit in edits if edit.start >= start)
+        last = Edit(start - len(newline), end, tail.removesuffix(newline))
+        return [*(edit for edit in edits if edit.start < start), last]
 
     def finish(self) -> tuple[str, tuple[YamlNode | None, ...]]:
         """The new text and its documents, proved; `Refused` otherwise."""
@@ -260,28 +259,6 @@ class YamlEditor:
             raise Refused(f"the edit would change something that was not asked for{hint}")
         return text, documents
 
-    def _without_last_newline(self, edits: list[Edit]) -> list[Edit]:
-        """A file without a final newline has none either when its last lines are removed.
-
-        Of `a: 1`, `b: 2` without `b` stays `a: 1`: the newline before `b` goes too, unless new
-        lines take its place.
-        """
-        start = len(self._text)
-        for edit in sorted(self._removed.values(), key=lambda edit: -edit.start):
-            start = edit.start if edit.end == start else start
-        if start == len(self._text):
-            return edits
-        newline = "\r\n" if self._text.endswith("\r\n", 0, start) else "\n"
-        for index in reversed(range(len(edits))):
-            edit = edits[index]
-            if edit.start == edit.end == start:
-                edits[index] = Edit(start, start, edit.text.removesuffix(newline))
-                return edits
-        return [
-            Edit(start - len(newline), edit.end, "") if edit.start == start else edit
-            for edit in edits
-        ]
-
     # --- finding nodes --------------------------------------------------------------------------
 
     def _descend(self, path: KeyPath) -> Descent:
@@ -304,9 +281,8 @@ class YamlEditor:
 
     def _own_pair(self, node: yaml.MappingNode, name: str) -> tuple[YamlNode, YamlNode] | None:
         """A key that the mapping has itself, not by a merge key, and its value."""
-        if (
-            id(node) not in self._indexes
-        ):  # there are as many operations on a pipeline as it has keys
+        # There are as many operations on a pipeline as it has keys.
+        if id(node) not in self._indexes:
             index = self._indexes[id(node)] = defaultdict(list)
             for pair in node.value:
                 if isinstance(pair[0], yaml.ScalarNode):

@@ -6,15 +6,16 @@ Everything is found by the marks of the nodes. What has no clear place raises `R
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import yaml
 
 from arc_toolkit.edit.files.edits import Edit, Refused
-from arc_toolkit.edit.yaml.json_layout import JsonStyle
 from arc_toolkit.edit.yaml.nodes import STR, YamlNode, YamlText, last_scalar, pairs, walk
 from arc_toolkit.edit.yaml.writer import Writer, YamlStyle, quoted
 
@@ -29,8 +30,38 @@ _FLOW_TAIL = re.compile(r"(?:\s|(?<=\s)#[^\n]*)*(,?)(?:\s|(?<=\s)#[^\n]*)*")
 # The blanks by which a file may indent; deeper means that something else is between.
 _MAX_INDENT = 8
 
-# Texts of new items, for lines of their own that begin with the given blanks; for one line if None.
-FlowTexts = Callable[[str | None], list[str]]
+
+@dataclass(frozen=True, slots=True)
+class JsonStyle:
+    """How a JSON document is written."""
+
+    # What each level is indented by; empty if everything is on one line.
+    unit: str
+    # After a comma on the same line, and after a colon.
+    comma: str
+    colon: str
+    newline: str
+
+    @classmethod
+    def of(cls, text: str, document: YamlNode | None, newline: str) -> JsonStyle | None:
+        """The style of a document that is a JSON object; None for any other."""
+        is_flow = isinstance(document, yaml.MappingNode) and document.flow_style
+        if document is None or not is_flow or not document.value:
+            return None
+        key, value = document.value[0]
+        if not isinstance(key, yaml.ScalarNode) or key.style != '"':
+            return None
+        before = text[text.rfind("\n", 0, key.start_mark.index) + 1 : key.start_mark.index]
+        is_compact = text[key.end_mark.index : value.start_mark.index] == ":"
+        unit = "" if before.strip() else before
+        return cls(unit, "," if is_compact else ", ", ":" if is_compact else ": ", newline)
+
+    def text(self, value: Any, indent: str | None) -> str:
+        """A value, on lines of its own that begin with `indent`; on one line if that is None."""
+        levels = self.unit if indent is not None and self.unit else None
+        separators = (self.comma if levels is None else ",", self.colon)
+        written = json.dumps(value, indent=levels, separators=separators, ensure_ascii=False)
+        return written.replace("\n", self.newline + (indent or ""))
 
 
 class Lines(NamedTuple):
@@ -115,18 +146,14 @@ class YamlLayout:
         body = self._newline.join(f"{blank}{part}" if part else "" for part in lines)
         return Edit(start, line_end, f"{head}{self._text[end:line_end]}{self._newline}{body}")
 
-    def removal(self, key: YamlNode, value: YamlNode, *, comments: bool = False) -> Edit:
-        """A key and its value taken out, as whole lines.
-
-        If asked, with the comments of its indent right above it.
-        """
+    def removal(self, key: YamlNode, value: YamlNode) -> Edit:
+        """A key and its value taken out, as whole lines."""
         start = self._line_start(key.start_mark.index)
         if self._text[start : key.start_mark.index].strip():
             raise Refused(f"`{key.value}` shares its line with something else")
         end = self._content_end(key, value)
         if end is None:
             raise Refused(f"the end of `{key.value}` is not clear")
-        start = self._comments_above(key) if comments else start
         return Edit(start, min(self._line_end(end) + 1, len(self._text)), "")
 
     # --- new keys and items ---------------------------------------------------------------------
@@ -145,8 +172,7 @@ class YamlLayout:
         `{a: 1}` becomes `{a: 1, resources: {...}}`.
         """
         if node.flow_style:
-            last = node.value[-1] if node.value else None
-            return self._flow_growth(node, "{", last, self._flow_texts(key, node, tree))
+            return self._flow_growth(node, key, tree)
         neighbour, end = self._neighbour(node, next(iter(tree)), removed)
         column = neighbour.start_mark.column
         lines = self._writer(tree).lines(tree, column)
@@ -180,8 +206,7 @@ class YamlLayout:
     ) -> Sequence[Edit | Lines]:
         """More items at the end of a list, in the form of the list."""
         if node.flow_style:
-            last = (node.value[-1],) * 2 if node.value else None
-            return self._flow_growth(node, "[", last, self._flow_texts(key, node, items))
+            return self._flow_growth(node, key, items)
         # The first dash; an anchor or a tag may be before it.
         dash = self._opening(node, "-")
         if node.value[-1].start_mark.index <= dash:
@@ -254,27 +279,31 @@ class YamlLayout:
     # --- flow collections -----------------------------------------------------------------------
 
     def _flow_texts(
-        self, key: YamlNode | None, node: YamlNode, new: dict[str, Any] | list[Any]
-    ) -> FlowTexts:
-        """New keys of a flow mapping, or new items of a flow sequence, as text."""
-        quote, style, writer = _is_json(key, node), self._json, self._plain_writer
-        parts = [{name: value} for name, value in new.items()] if isinstance(new, dict) else new
-        if quote and style is not None:
-            if isinstance(new, dict):
-                return lambda indent: [style.pair(*item, indent) for item in new.items()]
-            return lambda indent: [style.text(item, indent) for item in new]
-        texts = [writer.flow(part, quote=quote) for part in parts]
-        return lambda indent: [text[1:-1] for text in texts] if isinstance(new, dict) else texts
+        self,
+        node: YamlNode,
+        key: YamlNode | None,
+        new: dict[str, Any] | list[Any],
+        indent: str | None,
+    ) -> list[str]:
+        """New keys or items as text, for lines that begin with `indent`; on one line if None."""
+        quote = _is_json(key, node)
+        style = self._json if quote else None
+
+        def write(value: Any) -> str:
+            if style is not None:
+                return style.text(value, indent)
+            return self._plain_writer.flow(value, quote=quote)
+
+        if isinstance(new, list):
+            return [write(item) for item in new]
+        if style is None:
+            return [write({name: value})[1:-1] for name, value in new.items()]
+        return [f"{write(name)}{style.colon}{write(value)}" for name, value in new.items()]
 
     def _flow_growth(
-        self,
-        node: yaml.CollectionNode,
-        bracket: str,
-        last: tuple[YamlNode, YamlNode] | None,
-        texts: FlowTexts,
+        self, node: yaml.CollectionNode, key: YamlNode | None, new: dict[str, Any] | list[Any]
     ) -> list[Edit]:
-        """New items or keys at the end of a flow collection; `last` is where its last one begins
-        and ends.
+        """New items or keys at the end of a flow collection.
 
         `c` in `[a, b]` gives `[a, b, c]`; with an item per line it gets a line too, after the
         comment behind `b`:
@@ -286,43 +315,55 @@ class YamlLayout:
                              ]
         """
         text, close = self._text, node.end_mark.index - 1
-        start = self._opening(node, bracket)
+        is_mapping = isinstance(node, yaml.MappingNode)
+        start = self._opening(node, "{" if is_mapping else "[")
         comma = ", " if self._json is None else self._json.comma
-        if last is None:
-            return [self._first_in_flow(start + 1, close, texts, comma)]
-        first, value = last
-        end = self._content_end(first if first is not value else None, value)
+        if not node.value:
+            return [self._first_in_flow(node, key, new, start + 1, comma)]
+        # Where the last one begins and ends.
+        first, value = node.value[-1] if is_mapping else (node.value[-1], node.value[-1])
+        end = self._content_end(first if is_mapping else None, value)
         tail = None if end is None else _FLOW_TAIL.fullmatch(text, end, close)
         if first.start_mark.index <= start or end is None or tail is None:
-            raise Refused(f"the end of the {'list' if bracket == '[' else 'mapping'} is not clear")
+            raise Refused(f"the end of the {'mapping' if is_mapping else 'list'} is not clear")
         before = text[self._line_start(first.start_mark.index) : first.start_mark.index]
         if before.strip():
-            return [Edit(end, end, "".join(f"{comma}{item}" for item in texts(None)))]
+            items = self._flow_texts(node, key, new, None)
+            return [Edit(end, end, "".join(comma + item for item in items))]
         # A collection on one line is followed by one on one line.
         is_short = (
             isinstance(value, yaml.CollectionNode)
             and value.value
             and "\n" not in text[value.start_mark.index : end]
         )
-        new = texts(None if is_short else before)
+        items = self._flow_texts(node, key, new, None if is_short else before)
         gap = self._newline + before
         behind = tail.end(1) if tail[1] else end
         place = text.find("\n", behind, close)
         place = behind if place < 0 else place - text.startswith("\r\n", place - 1)
         if tail[1]:  # a trailing comma stays
-            return [Edit(place, place, "".join(f"{gap}{item}," for item in new))]
-        return [Edit(end, end, ","), Edit(place, place, ",".join(gap + item for item in new))]
+            return [Edit(place, place, "".join(f"{gap}{item}," for item in items))]
+        return [Edit(end, end, ","), Edit(place, place, ",".join(gap + item for item in items))]
 
-    def _first_in_flow(self, start: int, close: int, texts: FlowTexts, comma: str) -> Edit:
+    def _first_in_flow(
+        self,
+        node: yaml.CollectionNode,
+        key: YamlNode | None,
+        new: dict[str, Any] | list[Any],
+        start: int,
+        comma: str,
+    ) -> Edit:
         """The first items between two brackets; in JSON with a key per line they get lines too."""
-        if self._text[start:close].strip():  # a comment
-            return Edit(start, start, comma.join(texts(None)))
-        if self._json is None or not self._json.unit:
-            return Edit(start, close, comma.join(texts(None)))
+        close = node.end_mark.index - 1
+        has_comment = bool(self._text[start:close].strip())
+        if has_comment or self._json is None or not self._json.unit:
+            items = self._flow_texts(node, key, new, None)
+            return Edit(start, start if has_comment else close, comma.join(items))
         line = self._text[self._line_start(start) : start]
         outer = line[: len(line) - len(line.lstrip(" \t"))]
         inner = outer + self._json.unit
-        lines = ",".join(self._newline + inner + item for item in texts(inner))
+        items = self._flow_texts(node, key, new, inner)
+        lines = ",".join(self._newline + inner + item for item in items)
         return Edit(start, close, lines + self._newline + outer)
 
     # --- finding places -------------------------------------------------------------------------

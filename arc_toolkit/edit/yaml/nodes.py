@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import operator
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -228,10 +228,7 @@ def pairs(node: YamlNode | None) -> dict[str, tuple[YamlNode, YamlNode]]:
     """
     if not isinstance(node, MappingNode):
         return {}
-    try:
-        return {pair[0].value: pair for pair in node.value}
-    except TypeError:  # a key that is a collection
-        return {pair[0].value: pair for pair in node.value if isinstance(pair[0], ScalarNode)}
+    return {pair[0].value: pair for pair in node.value if isinstance(pair[0], ScalarNode)}
 
 
 def get(node: YamlNode | None, *path: str | int) -> YamlNode | None:
@@ -290,16 +287,60 @@ def position_of(node: YamlNode) -> tuple[int, int]:
     return node.start_mark.line + 1, node.start_mark.column + 1
 
 
-def construct(node: YamlNode | None) -> Any:
+def construct(node: YamlNode) -> Any:
     """Plain Python data of a node, for small parts (inputs, environments).
 
     Aliases are shared, not copied.
     """
-    if node is None:
-        return None
-    if isinstance(node, ScalarNode) and node.tag == STR:
-        return node.value
     try:
         return SafeConstructor().construct_document(node)
     except (yaml.YAMLError, ValueError):
         return None
+
+
+# --- YAML 1.2 -----------------------------------------------------------------------------------
+
+# PyYAML reads YAML 1.1, where `1e-5` is a word and `on` is a boolean. ruamel.yaml, and with it the
+# AzureML SDK v1.5, reads the core schema of YAML 1.2, where the first is a number and the second is
+# a word. INT comes before FLOAT, so that a whole number stays whole; the merge key is that of 1.1,
+# as in ruamel.yaml.
+_CORE_PATTERNS = {
+    BOOL: re.compile(r"true|True|TRUE|false|False|FALSE"),
+    NULL: re.compile(r"~|null|Null|NULL|"),
+    INT: re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+"),
+    FLOAT: re.compile(
+        r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
+    ),
+    MERGE: re.compile(r"<<"),
+}
+_CORE_VALUES: dict[str, Callable[[str], Any]] = {
+    STR: str,
+    NULL: lambda text: None,
+    BOOL: lambda text: text.lower() == "true",
+    INT: lambda text: int(text, 0 if text[:2] in ("0o", "0x") else 10),
+    FLOAT: lambda text: float(text.lower().replace(".inf", "inf").replace(".nan", "nan")),
+}
+
+
+def core_tag(text: str) -> str:
+    """The tag of a plain scalar."""
+    return next((tag for tag, pattern in _CORE_PATTERNS.items() if pattern.fullmatch(text)), STR)
+
+
+class CoreLoader(Loader):
+    """Gives plain scalars the tags of the core schema."""
+
+    def resolve(self, kind: Any, value: Any, implicit: Any) -> str:
+        if kind is ScalarNode and implicit[0]:
+            return core_tag(value)
+        return super().resolve(kind, value, implicit)
+
+
+def core_value(node: YamlNode) -> Any:
+    """The value of a scalar that `CoreLoader` read."""
+    try:
+        return _CORE_VALUES[node.tag](str(node.value))
+    except (KeyError, ValueError):
+        tag = node.tag.removeprefix("tag:yaml.org,2002:")
+        reason = f"broken YAML: {node.value} cannot be read as {tag}"
+        raise Unreadable(reason, *position_of(node)) from None

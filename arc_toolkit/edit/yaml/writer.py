@@ -38,18 +38,12 @@ def _is_word(text: str) -> bool:
 
 # Longer text is folded in a new file.
 WIDTH = 110
-# For isinstance(): `list | tuple` would be made anew at every call, which takes ten times as long
-# as the test.
-_LISTS, _NUMBERS = (list, tuple), (int, float)
 
 
 class Comment(str):
     """As a key of a mapping, with the value None: a comment on lines of its own."""
 
     __slots__ = ()
-
-    def __repr__(self) -> str:
-        return f"Comment({super().__repr__()})"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,7 +87,7 @@ class Writer:
                 lines += f"{head} {text}".split("\n")
             elif isinstance(value, dict) and value:
                 lines += [head, *self.lines(value, column + self.indent)]
-            elif isinstance(value, _LISTS) and _has_lines(value):
+            elif isinstance(value, list | tuple) and _has_lines(value):
                 lines += [head, *self.items(value, column + self.list_indent)]
             else:
                 lines.append(f"{head} {self.flow(value)}")
@@ -107,14 +101,13 @@ class Writer:
             if isinstance(value, dict) and value:
                 first, *rest = self.lines(value, column + 2)
                 lines += [f"{head} {first[column + 2 :]}", *rest]
-            elif isinstance(value, _LISTS) and _has_lines(value):
+            elif isinstance(value, list | tuple) and _has_lines(value):
                 lines += [head, *self.items(value, column + 2)]
             else:
-                lines += f"{head} {self._inline(value, column + 2)}".split("\n")
+                is_text = isinstance(value, str)
+                text = self.scalar(value, column=column + 2) if is_text else self.flow(value)
+                lines += f"{head} {text}".split("\n")
         return lines
-
-    def _inline(self, value: Any, column: int) -> str:
-        return self.scalar(value, column=column) if isinstance(value, str) else self.flow(value)
 
     def flow(self, value: Any, *, quote: bool = False) -> str:
         """`{a: 1, b: [c]}` on one line; with `quote` as JSON."""
@@ -126,7 +119,7 @@ class Writer:
                     f"{self.scalar(key, flow=True, quote=quote)}: {self.flow(item, quote=seen)}"
                 )
             return "{" + ", ".join(inside) + "}"
-        if isinstance(value, _LISTS):
+        if isinstance(value, list | tuple):
             return "[" + ", ".join(self.flow(item, quote=quote) for item in value) + "]"
         return self.scalar(value, flow=True, quote=quote)
 
@@ -147,17 +140,14 @@ class Writer:
         if self.style.plain is not None and not flow and self.style.plain.fullmatch(text):
             return text
         if self.prose:
-            for candidate in self._prose(text, column):
-                if reads_back(candidate, text):
-                    return candidate
+            candidate = text
+            if "\n" in text:
+                candidate = _literal(text, column)
+            elif len(text) > WIDTH:
+                candidate = self._folded(text, column)
+            if (column or candidate is text) and reads_back(candidate, text):
+                return candidate
         return quoted(text)
-
-    def _prose(self, text: str, column: int) -> list[str]:
-        if "\n" in text:
-            return [_literal(text, column)] if column else []
-        if len(text) <= WIDTH:
-            return [text]
-        return [self._folded(text, column)] if column else []
 
     def _folded(self, text: str, column: int) -> str:
         """A `>-` scalar, broken before arguments: folding joins its lines with one blank each."""
@@ -198,20 +188,19 @@ def quoted(value: Any) -> str:
     if not isinstance(value, str):
         return _not_text(value)
     written = json.dumps(value, ensure_ascii=False)
-    if written.isprintable():
-        return written
-    return "".join(
-        character if character.isprintable() else _escape(ord(character)) for character in written
-    )
+    return written if written.isprintable() else "".join(map(_escaped, written))
 
 
-def _escape(code: int) -> str:
+def _escaped(character: str) -> str:
+    if character.isprintable():
+        return character
+    code = ord(character)
     return f"\\u{code:04x}" if code < 65536 else f"\\U{code:08x}"
 
 
 def _has_lines(items: Sequence[Any]) -> bool:
     """Whether a list takes a line for each item: not an empty one, nor one of numbers."""
-    return not all(isinstance(item, _NUMBERS) for item in items)
+    return not all(isinstance(item, int | float) for item in items)
 
 
 def number(value: float) -> str:
@@ -235,8 +224,7 @@ def reads_back(candidate: str, text: str) -> bool:
     """Whether this is the same text to YAML 1.1 and 1.2, as a value, as an item and as a key."""
     import yaml
 
-    from arc_toolkit.edit.yaml.core import core_tag
-    from arc_toolkit.edit.yaml.nodes import STR
+    from arc_toolkit.edit.yaml.nodes import STR, core_tag
 
     documents = [f"k: {candidate}\n"]
     if "\n" not in candidate:

@@ -16,12 +16,11 @@ from typing import Any, NamedTuple
 import yaml
 
 from arc_toolkit.edit.code.editor import Changes, quoted
-from arc_toolkit.edit.code.expressions import last_name
 from arc_toolkit.edit.code.imports import NeededImports
-from arc_toolkit.edit.code.names import Statement, find_bindings
+from arc_toolkit.edit.code.layout import Bracketed, written
+from arc_toolkit.edit.code.names import Statement, find_bindings, last_name
 from arc_toolkit.edit.code.nodes import CodeOrigin, OpaqueNode, ValueReader, plain_data
 from arc_toolkit.edit.code.source import Source
-from arc_toolkit.edit.code.text import Bracketed, written
 from arc_toolkit.edit.files.edits import Refused
 from arc_toolkit.edit.yaml.nodes import INT, KeyPath, YamlNode, get, is_null
 from arc_toolkit.edit.yaml.proof import Value, has_value

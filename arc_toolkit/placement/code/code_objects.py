@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 
 import yaml
 
-from arc_toolkit.edit.code.expressions import parts_of, place_parts
-from arc_toolkit.edit.code.names import CodeScopes, Statement
+from arc_toolkit.edit.code.names import CodeScopes, Statement, parts_of, place_parts
 from arc_toolkit.edit.code.nodes import OpaqueNode, ValueReader, place_node, scalar
 from arc_toolkit.edit.code.values import call_arguments
 from arc_toolkit.edit.yaml.nodes import YamlNode, get, pairs, position_of, text_of, walk

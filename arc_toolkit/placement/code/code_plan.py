@@ -14,8 +14,7 @@ from arc_toolkit.edit.code.nodes import plain_data
 from arc_toolkit.edit.code.source import Source, quiet
 from arc_toolkit.edit.files.edits import Refused, SkipCause, Unreadable
 from arc_toolkit.edit.files.engine import FileTask, process_file
-from arc_toolkit.edit.files.ignores import Ignores, find_ignores
-from arc_toolkit.edit.files.plan import FailedGroups, FilePlan
+from arc_toolkit.edit.files.plan import FailedGroups, FilePlan, Ignores, find_ignores
 from arc_toolkit.edit.yaml.nodes import YamlText
 from arc_toolkit.findings import FileResult, Finding
 from arc_toolkit.placement.code.code_editor import CodeEditor

@@ -23,8 +23,7 @@ from typing import Any
 
 import yaml
 
-from arc_toolkit.edit.code.expressions import last_name, parts_of, short
-from arc_toolkit.edit.code.names import CodeScopes, Scope, Statement
+from arc_toolkit.edit.code.names import CodeScopes, Scope, Statement, last_name, parts_of, short
 from arc_toolkit.edit.code.nodes import CodeMark, OpaqueNode, ValueReader, place_node
 from arc_toolkit.edit.code.values import call_arguments
 from arc_toolkit.edit.yaml.nodes import YamlNode
