@@ -140,6 +140,14 @@ _BESIDE = frozenset(
 )
 
 
+def name_refusal(name: str) -> str:
+    """The same by the name of an always-on workload, such as one that a patch of kustomize has."""
+    words = name.lower().split("-")
+    if words[-1] in _CONTROLLERS or name.endswith("controller-manager"):
+        return _CONTROLLER
+    return SERVING if words[-1] in ("server", "ui", "api", "gateway") else ""
+
+
 def image_refusal(image: str) -> str:
     """Why a pod with this image must not run on spot capacity; empty if it may."""
     name = image.rpartition("/")[2].partition("@")[0].partition(":")[0].lower()
