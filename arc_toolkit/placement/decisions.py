@@ -20,6 +20,7 @@ from arc_toolkit.placement.manifests import (
     duplicate_key,
     expand,
     is_whole_workflow,
+    makes_pod,
     only_waits,
     pod_count,
     replaced_fields,
@@ -93,9 +94,10 @@ def reason_to_leave(workload: Workload, settings: PlaceSettings) -> str:
     is_asked = bool(settings.kinds or settings.names or workload.intent)  # it is chosen by them
     if settings.spot is SpotPolicy.AVOID or (is_asked and not is_avoided(workload.intent)):
         return ""
-    if settings.spot is not None and (reason := spot_refusal(workload, settings)):
-        return reason
-    return _ALWAYS_ON if workload.kind.is_always_on else ""
+    is_plain = not workload.kind.refused and workload.intent is None
+    if workload.kind.is_always_on and is_plain:
+        return _ALWAYS_ON
+    return spot_refusal(workload, settings) if settings.spot is not None else ""
 
 
 _ALWAYS_ON = "it is always on; --kind or --name places it"
@@ -167,6 +169,8 @@ class _SpotDecisions:
         keeps_off = self._spot is SpotPolicy.AVOID
         waiting = [spec for spec in chosen if spec.coordinator and not keeps_off]
         yield from self._keep_off(waiting)
+        if waiting and all(spec in waiting for spec in chosen if makes_pod(spec)):
+            return
         for spec, fields in workflow_fields(self._workload, chosen):
             if spec not in waiting:
                 yield self._decide_spec(spec, self._spot, fields)
@@ -175,7 +179,7 @@ class _SpotDecisions:
         """Coordinators off spot nodes, and one line about it if that changes something."""
         decisions = [self._decide_spec(spec, SpotPolicy.AVOID) for spec in coordinators]
         changed = [decision for decision in decisions if decision.changes]
-        if changed:
+        if changed and not all(spec.coordinator for spec in self._workload.pod_specs):
             specs = [decision.spec for decision in changed if decision.spec is not None]
             _note_staying(changed[0], specs, self._workload)
         yield from decisions

@@ -243,24 +243,28 @@ def _pod_specs(row: WorkloadKind, node: YamlNode, path: KeyPath) -> tuple[PodSpe
                 role = (entry.role or passed or "pod").lower()
                 is_coordinator = row.is_coordinator(role) or only_waits(entry.shape, child)
                 specs.append(PodSpec((*path, *place), child, role, entry.shape, is_coordinator))
-    ending = _ending_roles(row, node)
-    return _with_coordinators(
-        row, [replace(spec, coordinator=True) if spec.role in ending else spec for spec in specs]
-    )
+    return _with_coordinators(row, specs, _ending_roles(row, node))
 
 
 # Jobs whose only role does the work, whatever its name.
 _SINGLE_ROLE = (Retry.REPLICAS, Retry.JOB_SET, Retry.VOLCANO, Retry.RAY_JOB)
 
 
-def _with_coordinators(row: WorkloadKind, specs: list[PodSpec]) -> tuple[PodSpec, ...]:
-    """A PyTorchJob with a Master and no Worker is a job of one pod, not one without workers."""
+def _with_coordinators(
+    row: WorkloadKind, specs: list[PodSpec], ending: set[str]
+) -> tuple[PodSpec, ...]:
+    """The pod specs with `ending` roles as coordinators, unless nothing but those is left.
+
+    A PyTorchJob with a Master and no Worker is a job of one pod, which does the work.
+    """
     working = [spec for spec in specs if spec.role != "submitter"]
     if row.retry in _SINGLE_ROLE and len({spec.role for spec in working}) == 1:
         return tuple(
             replace(spec, coordinator=False) if spec in working else spec for spec in specs
         )
-    return tuple(specs)
+    if all(spec.coordinator or spec.role in ending for spec in working):
+        return tuple(specs)
+    return tuple(replace(spec, coordinator=True) if spec.role in ending else spec for spec in specs)
 
 
 def _ending_roles(row: WorkloadKind, node: YamlNode) -> set[str]:

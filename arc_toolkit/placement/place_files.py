@@ -38,6 +38,7 @@ from arc_toolkit.placement.place_plan import (
     PlacePlan,
     PlaceSettings,
 )
+from arc_toolkit.text import plural
 
 # JSON is YAML: what `kubectl get -o json` writes.
 PLACE_ENDINGS = (*ENDINGS, ".json")
@@ -98,7 +99,9 @@ class ManifestPlan(PlacePlan):
                     first_line = (
                         self._first_line + node.start_mark.line + (node.style in ("|", ">"))
                     )
-                    objects = tuple(read_objects(source))
+                    objects = tuple(
+                        _with_own_name(entry, node.value) for entry in read_objects(source)
+                    )
                     plan = ManifestPlan(
                         self.path, source, self.settings, objects, first_line=first_line
                     )
@@ -249,10 +252,10 @@ class PlaceFiles:
 
     @property
     def summary(self) -> Iterator[str]:
-        """`not placed: 3 Deployment, 1 StatefulSet: it is always on; ...`, for each reason."""
+        """`not placed: 3 Deployments, 1 StatefulSet: it is always on; ...`, for each reason."""
         reasons: dict[str, list[str]] = {}
         for (kind, reason), count in sorted(self._left_alone.items()):
-            reasons.setdefault(reason, []).append(f"{count} {kind}")
+            reasons.setdefault(reason, []).append(plural(count, kind))
         for reason, kinds in reasons.items():
             yield f"not placed: {', '.join(kinds)}: {reason}"
 
@@ -266,6 +269,14 @@ class PlaceFiles:
             for name in sorted(names - present):
                 choices = ", ".join(sorted(filter(None, present))) or "none"
                 yield Problem("", f"{option} {name} matches nothing; there are: {choices}")
+
+
+def _with_own_name(entry: Workload | UnknownObject, text: str) -> Workload | UnknownObject:
+    """An object that was read with marks in place of parameters, with its name as it is."""
+    node = get(entry.node, "metadata", "name") or get(entry.node, "metadata", "generateName")
+    if node is None:
+        return entry
+    return replace(entry, name=text[node.start_mark.index : node.end_mark.index].strip("'\""))
 
 
 def _set_text(path: KeyPath, text: str, editor: YamlEditor) -> None:

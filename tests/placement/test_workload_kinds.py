@@ -14,7 +14,7 @@ PODS = {"tolerations": [TOLERATION], "affinity": required(expression())}
 PODS_AT = ("spec", "template", "spec")
 
 
-@pytest.mark.parametrize("golden", (*GOLDENS, *GOLDENS_WITHOUT_CRD), ids=lambda golden: golden.name)
+@pytest.mark.parametrize("golden", [*GOLDENS, *GOLDENS_WITHOUT_CRD], ids=lambda golden: golden.name)
 def test_a_manifest_is_placed_where_the_documentation_says(golden: Golden) -> None:
     (document,) = placed(golden.text, kinds=golden.kinds, trainer=golden.trainer)
     if golden.on:
