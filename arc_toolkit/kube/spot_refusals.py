@@ -110,6 +110,7 @@ _DASHBOARDS = ("dashboard", "centraldashboard", "grafana", "kibana", "tensorboar
 _SERVERS = (
     *("tritonserver", "torchserve", "kserve", "vllm", "bentoml", "serving", "ollama", "sglang"),
     *("text-generation-inference", "text-embeddings-inference", "jetstream", "maxengine"),
+    *("nginx", "httpd", "haproxy", "caddy", "traefik", "envoy", "frontend", "webserver"),
 )
 _IMAGES = {
     **dict.fromkeys(_DATA, "it keeps data, which an eviction takes away or corrupts"),

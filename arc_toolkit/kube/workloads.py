@@ -129,7 +129,7 @@ COORDINATOR_NAMES = frozenset(
         *("leader", "scheduler", "server", "pserver", "tracker", "controller"),
     )
 )
-# With one of these words a role is no coordinator, such as `head-workers`.
+# With one of these words a role is not a coordinator, such as `head-workers`.
 _WORKERS = frozenset(("worker", "workers", "executor", "executors"))
 
 
@@ -400,7 +400,12 @@ _ROWS = (
         retry=Retry.TEKTON,
         job="spec.pipelineSpec",
     ),
-    _serving("Notebook", "kubeflow.org/v1 kubeflow.org/v1beta1", _POD, refused=INTERACTIVE),
+    _serving(
+        "Notebook",
+        "kubeflow.org/v1 kubeflow.org/v1beta1 kubeflow.org/v1alpha1",
+        _POD,
+        refused=INTERACTIVE,
+    ),
     _serving(
         "InferenceService",
         "serving.kserve.io/v1beta1",

@@ -11,7 +11,7 @@ from arc_toolkit.edit.files.edits import Refused
 from arc_toolkit.edit.yaml.nodes import KeyPath, get, items_of, pairs, text_of
 from arc_toolkit.kube.quantities import devices_in
 from arc_toolkit.kube.workloads import KindFamily, Retry, Shape
-from arc_toolkit.placement.evidence import always_on_evidence
+from arc_toolkit.placement.always_on import always_on_evidence
 from arc_toolkit.placement.intents import is_avoided
 from arc_toolkit.placement.manifests import (
     PodSpec,

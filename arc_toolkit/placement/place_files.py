@@ -20,8 +20,8 @@ from arc_toolkit.edit.yaml.editor import YamlEditor
 from arc_toolkit.edit.yaml.nodes import KeyPath, YamlNode, YamlText, compose, get, read, text_of
 from arc_toolkit.findings import FileResult, Finding
 from arc_toolkit.ignore_rules import IGNORE_RULES, ignore_problems
+from arc_toolkit.placement.always_on import RunEvidence
 from arc_toolkit.placement.decisions import place_objects
-from arc_toolkit.placement.evidence import RunEvidence
 from arc_toolkit.placement.intents import with_intents
 from arc_toolkit.placement.manifests import (
     UnknownObject,

@@ -17,7 +17,7 @@ from arc_toolkit.edit.yaml.nodes import KeyPath, YamlNode, items_of
 from arc_toolkit.edit.yaml.proof import Value, has_value
 from arc_toolkit.edit.yaml.writer import YamlStyle
 from arc_toolkit.findings import Rule, Severity
-from arc_toolkit.placement.evidence import RunEvidence
+from arc_toolkit.placement.always_on import RunEvidence
 from arc_toolkit.placement.manifests import PodSpec, UnknownObject, Workload, expand
 from arc_toolkit.placement.spot import CLOUDS, SpotCapacity, SpotPolicy
 

@@ -41,7 +41,7 @@ def test_pods_of_a_framework_are_reported(
     assert main(["place", str(tmp_path), "--spot", "require", "--check"]) == 0
 
 
-def test_a_module_that_only_sounds_like_one_is_none(tmp_path: Path) -> None:
+def test_a_module_with_a_similar_name_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("import distributed_training\nimport daskish\n")
     assert main(["place", str(tmp_path), "--spot", "require"]) == 2  # no workloads here
 

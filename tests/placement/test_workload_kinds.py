@@ -201,6 +201,7 @@ SERVING = "it serves requests"
 REFUSED = {
     ("kubeflow.org/v1", "Notebook"): "a person works in it",
     ("kubeflow.org/v1beta1", "Notebook"): "a person works in it",
+    ("kubeflow.org/v1alpha1", "Notebook"): "a person works in it",
     ("serving.kserve.io/v1beta1", "InferenceService"): SERVING,
     ("serving.knative.dev/v1", "Service"): SERVING,
     ("machinelearning.seldon.io/v1", "SeldonDeployment"): SERVING,
