@@ -32,7 +32,7 @@ from arc_toolkit.placement.spot import (
     SpotPolicy,
     SpotPreference,
     is_on_spot,
-    required_preferences,
+    preferences_and_terms,
     requires_spot,
     tolerates,
     tolerations,
@@ -195,7 +195,7 @@ def _only_tolerates(spec: PodSpec) -> bool:
         row.key in SPOT_LABELS and row.value in (None, *SPOT_LABELS[row.key])
         for row in tolerations(spec)
     )
-    is_away = SpotPreference.AWAY in required_preferences(spec, CLOUDS["aks"].label)
+    is_away = SpotPreference.AWAY in preferences_and_terms(spec, CLOUDS["aks"].label)[0]
     return is_for_spot and not is_on_spot(spec) and not is_away and not _chooses_nodes(spec)
 
 
