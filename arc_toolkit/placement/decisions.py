@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from arc_toolkit.edit.files.edits import Refused
-from arc_toolkit.edit.yaml.nodes import KeyPath, get, items_of, pairs, text_of
-from arc_toolkit.kube.quantities import devices_in
+from arc_toolkit.edit.yaml.nodes import KeyPath
 from arc_toolkit.kube.workloads import KindFamily, Retry, Shape
 from arc_toolkit.placement.always_on import always_on_evidence
 from arc_toolkit.placement.intents import is_avoided
@@ -19,6 +18,7 @@ from arc_toolkit.placement.manifests import (
     Workload,
     duplicate_key,
     expand,
+    gpu_count,
     is_whole_workflow,
     makes_pod,
     only_waits,
@@ -256,7 +256,7 @@ class _SpotDecisions:
             yield self._add_override()
         elif kind.family is KindFamily.WRAPPER:
             if workload.get("spec", "trialTemplate", "configMap") is not None:
-                yield self._refuse("its trial is in a ConfigMap: place the object in there")
+                yield self._note("its trial is in a ConfigMap: place that one")
             elif not any(True for path in kind.objects for _ in expand(workload.node, path)):
                 yield self._refuse(f"it has no object at {_shown_paths(kind.objects)}")
         elif workload.get("spec", "clusterSelector") is not None:
@@ -296,7 +296,7 @@ def _note_staying(decision: PlacementDecision, specs: list[PodSpec], workload: W
         reason = "its pod only waits for the workload that it creates; that one is placed"
         decision.note(COORDINATOR, "note", f": {names} {verb} off spot nodes", reason)
         return
-    gpus = sum(_gpu_count(spec) * pod_count(workload, spec) for spec in specs)
+    gpus = sum(gpu_count(spec.node) * pod_count(workload, spec) for spec in specs)
     if not gpus:
         reason = "losing it ends or restarts the whole workload; --role places it all the same"
         decision.note(COORDINATOR, "note", f": {names} {verb} off spot nodes", reason)
@@ -311,17 +311,6 @@ def _note_staying(decision: PlacementDecision, specs: list[PodSpec], workload: W
         f"without a regular node that has {gpus} free it waits for ever: add one, or place all "
         f"roles on spot nodes with {options}",
     )
-
-
-def _gpu_count(spec: PodSpec) -> int:
-    """The GPUs of one pod, whole ones or parts; those whose number is not plain count as none."""
-    count = 0
-    for container in items_of(spec.get("containers")):
-        limits = pairs(get(container, "resources", "limits"))
-        amounts = {key: text_of(value) or "" for key, (_, value) in limits.items()}
-        plain = {key: value for key, value in amounts.items() if value.isdigit()}
-        count += sum(devices_in(plain).values())
-    return count
 
 
 def _shown_paths(paths: tuple[tuple[str, ...], ...]) -> str:

@@ -21,6 +21,7 @@ from arc_toolkit.edit.yaml.nodes import (
     pairs,
     text_of,
 )
+from arc_toolkit.kube.quantities import devices_in
 from arc_toolkit.kube.workloads import (
     EACH_ITEM,
     EACH_KEY,
@@ -167,6 +168,17 @@ def pod_count(workload: Workload, spec: PodSpec) -> int:
     return int(count) if count.isdigit() else 1
 
 
+def gpu_count(pod_spec: YamlNode | None) -> int:
+    """The GPUs of one pod, whole ones or parts; those whose number is not plain count as none."""
+    count = 0
+    for container in items_of(get(pod_spec, "containers")):
+        limits = pairs(get(container, "resources", "limits"))
+        amounts = {key: text_of(value) or "" for key, (_, value) in limits.items()}
+        plain = {key: value for key, value in amounts.items() if value.isdigit()}
+        count += sum(devices_in(plain).values())
+    return count
+
+
 def made_node(value: Any, start: yaml.Mark | None, end: yaml.Mark | None = None) -> YamlNode:
     """Mappings and lists that no file has, for nodes that are written in another form there."""
     if isinstance(value, Mapping):
@@ -274,18 +286,27 @@ def _ending_roles(row: WorkloadKind, node: YamlNode) -> set[str]:
     if row.retry is Retry.JOB_SET:
         # https://jobset.sigs.k8s.io/docs/reference/jobset.v1alpha2/
         names = [text_of(get(job, "coordinator", "replicatedJob"))]
-        names += map(text_of, items_of(get(job, "successPolicy", "targetReplicatedJobs")))
     elif row.retry is Retry.VOLCANO:
         # https://volcano.sh/en/docs/vcjob/; plugins have arguments such as `--master=mpimaster`
-        for task in items_of(get(job, "tasks")):
-            for policy in items_of(get(task, "policies")):
-                if text_of(get(policy, "action")) == "CompleteJob":
-                    names.append(text_of(get(task, "name")))
+        names = [text_of(get(task, "name")) for task in items_of(get(job, "tasks")) if _ends(task)]
         for _, arguments in pairs(get(job, "plugins")).values():
             for argument in items_of(arguments):
                 option, _, name = (text_of(argument) or "").partition("=")
                 names += [name] if option == "--master" else []
     return {name.lower() for name in names if name}
+
+
+def _ends(task: YamlNode) -> bool:
+    """Whether a task of Volcano is one pod without a GPU, at whose end the job is complete."""
+    is_one = text_of(get(task, "replicas")) in (None, "1")
+    return (
+        is_one
+        and not gpu_count(get(task, "template", "spec"))
+        and any(
+            text_of(get(policy, "action")) == "CompleteJob"
+            for policy in items_of(get(task, "policies"))
+        )
+    )
 
 
 def expand(

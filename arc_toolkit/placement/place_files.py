@@ -160,7 +160,7 @@ class ManifestTask(FileTask[YamlText, ManifestPlan]):
         return plan
 
     def why_unchanged(self, plan: ManifestPlan) -> str:
-        return next((f"{kind}: {reason}" for kind, reason in plan.left_alone), "")
+        return plan.why_unchanged
 
 
 class RulesTask(FileTask[YamlText, ManifestPlan]):

@@ -181,6 +181,10 @@ class PlacePlan(FilePlan[Any]):
         message = f"{workload.shown} is not placed"
         self.add_finding(SERVING, "note", message, workload.node, reason)
 
+    @property
+    def why_unchanged(self) -> str:
+        return next((f"{kind}: {reason}" for kind, reason in self.left_alone), "")
+
     def place_texts(self, workload: Workload) -> None:
         """Place the manifests that are texts in a workload."""
         for path in workload.kind.texts:

@@ -233,3 +233,11 @@ def test_an_intent_without_a_reason_has_no_effect_and_is_reported() -> None:
     assert place(text).after is not None
     found = CheckedManifests(PlaceSettings()).process("x.yaml", text.encode()).findings
     assert [(entry.rule, entry.line) for entry in found] == [("ignore-without-reason", 1)]
+
+
+def test_a_deployment_in_code_is_passed_over_too() -> None:
+    code = f"deployment = {yaml.safe_load(deployment())!r}\n"
+    engine = PlaceFiles(PlaceSettings(spot=SpotPolicy.REQUIRE))
+    result = engine.process("x.py", code.encode(), in_folder=False)
+    assert (result.after, result.refused) == (None, None)
+    assert result.unchanged == "Deployment: it is always on; --kind or --name places it"

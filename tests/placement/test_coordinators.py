@@ -74,11 +74,19 @@ COMPLETES = [{"event": "TaskCompleted", "action": "CompleteJob"}]
         (job_set("pathways-head", "worker"), ["pathways-head"]),
         (job_set("chief-0", "head-workers"), ["chief-0"]),
         (job_set("a", "b", coordinator={"replicatedJob": "a"}), ["a"]),
-        (job_set("a", "b", successPolicy={"targetReplicatedJobs": ["b"]}), ["b"]),
+        # Every job of a set ends it when it fails; this one is what is waited for.
+        (job_set("data", "train", successPolicy={"targetReplicatedJobs": ["train"]}), []),
         (job_set("a", coordinator={"replicatedJob": "a"}), []),
         (job_set("leader"), []),
         (volcano({"name": "server"}, {"name": "worker"}), ["server"]),
         (volcano({"name": "a", "policies": COMPLETES}, {"name": "b"}), ["a"]),
+        (volcano({"name": "a", "replicas": 2, "policies": COMPLETES}, {"name": "b"}), []),
+        (
+            volcano(
+                {"name": "a", "policies": COMPLETES, "template": {"spec": pod(1)}}, {"name": "b"}
+            ),
+            [],
+        ),
         # Each of them does the work.
         (volcano({"name": "ps"}, {"name": "worker", "policies": COMPLETES}), ["ps"]),
         (volcano({"name": "a"}, {"name": "b"}, plugins={"mpi": ["--master=b"]}), ["b"]),

@@ -155,9 +155,13 @@ def test_a_daemonset_is_let_onto_spot_nodes_and_never_confined_to_them() -> None
     assert "affinity" not in spec
 
 
-def test_an_experiment_with_its_trial_in_a_config_map_is_refused() -> None:
+def test_an_experiment_with_its_trial_in_a_config_map_names_what_to_place() -> None:
     spec = "  trialTemplate:\n    configMap: {configMapName: a, configMapNamespace: b, templatePath: c}\n"
-    assert "ConfigMap" in str(place(head("kubeflow.org/v1beta1", "Experiment", spec)).refused)
+    result = place(head("kubeflow.org/v1beta1", "Experiment", spec))
+    assert (result.after, result.refused) == (None, None)
+    assert [finding.reason for finding in result.findings] == [
+        "its trial is in a ConfigMap: place that one"
+    ]
 
 
 def test_a_pod_spec_at_the_wrong_depth_is_refused() -> None:

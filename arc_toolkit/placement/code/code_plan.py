@@ -192,6 +192,9 @@ class WorkloadCodeTask(FileTask[CodeText, CodePlan]):
             ]
         return plan
 
+    def why_unchanged(self, plan: CodePlan) -> str:
+        return plan.why_unchanged
+
 
 def _foreign() -> Unreadable:
     return Unreadable("no Kubernetes workloads", cause=SkipCause.FOREIGN)
