@@ -257,7 +257,7 @@ class _SpotDecisions:
         elif kind.family is KindFamily.WRAPPER:
             if workload.get("spec", "trialTemplate", "configMap") is not None:
                 yield self._note("its trial is in a ConfigMap: place that one")
-            elif not any(True for path in kind.objects for _ in expand(workload.node, path)):
+            elif kind.objects and not list(expand(workload.node, kind.objects[0])):
                 yield self._refuse(f"it has no object at {_shown_paths(kind.objects)}")
         elif workload.get("spec", "clusterSelector") is not None:
             yield self._note("it runs in an existing RayCluster (clusterSelector): place that one")
@@ -404,7 +404,8 @@ def place_objects(plan: PlacePlan, *, check_keys: bool = True) -> None:
         plan.kinds.add(entry.kind.kind.lower())
         plan.names.add(entry.name)
         plan.roles |= {spec.role for spec in entry.pod_specs}
-        plan.place_texts(entry)
+        if not is_avoided(entry.intent):
+            plan.place_texts(entry)
         if not is_chosen(entry, settings):
             continue
         if reason := reason_to_leave(entry, settings):

@@ -10,7 +10,7 @@ or the annotation `arc-toolkit.local/spot: avoid because the NFS server must sta
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -49,13 +49,24 @@ class Intents:
             else:
                 self.lines[subject] = intent
 
-    def of(self, node: YamlNode) -> Intent | None:
-        """That of an object: by its annotation, or by a comment above it or in it."""
+    def of(self, node: YamlNode, texts: Iterable[YamlNode] = ()) -> Intent | None:
+        """That of an object: by its annotation, or by a comment above it or in it.
+
+        Comments in `texts`, which are manifests themselves, are about those.
+        """
         value = text_of(get(node, "metadata", "annotations", ANNOTATION))
         if value is not None:
             return _intent(value)
-        first, last = node.start_mark.line, max(node.start_mark.line, node.end_mark.line - 1)
-        return next((self.lines[line] for line in self.lines if first <= line <= last), None)
+        inner = list(texts)
+        for line, intent in self.lines.items():
+            if _covers(node, line) and not any(_covers(text, line) for text in inner):
+                return intent
+        return None
+
+
+def _covers(node: YamlNode, line: int) -> bool:
+    first, last = node.start_mark.line, node.end_mark.line
+    return first <= line < last or line == first
 
 
 def _comments(text: str) -> Iterator[tuple[int, int, str]]:

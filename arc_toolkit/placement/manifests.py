@@ -226,7 +226,9 @@ def _read_object(
         return
     metadata = get(node, "metadata")
     name = text_of(get(metadata, "name")) or text_of(get(metadata, "generateName")) or ""
-    row, intent = workload_kind(api_version, kind), intents.of(node)
+    row = workload_kind(api_version, kind)
+    paths = row.texts if row is not None and intents.lines else ()
+    intent = intents.of(node, [text for at in paths for _, text, _ in expand(node, at)])
     if row is None:
         template = _hidden_template(node, path)
         if template is not None:

@@ -119,6 +119,16 @@ def test_check_looks_inside_too() -> None:
     assert found.findings == ()
 
 
+AVOID = "# arc-toolkit: spot=avoid because it must stay\n"
+
+
+def test_an_intent_in_the_text_is_about_the_workload_inside() -> None:
+    (document,) = placed(workflow(manifest=AVOID + JOB))
+    assert document["spec"]["templates"][0]["affinity"] == required(expression("NotIn"))
+    assert "tolerations" not in inner(document)["spec"]["template"]["spec"]
+    assert place(AVOID + workflow()).after is None
+
+
 def test_kinds_are_chosen_inside() -> None:
     text = workflow()
     (document,) = placed(text, kinds=frozenset(["job"]))
@@ -141,6 +151,7 @@ def test_a_trial_template_of_katib_is_placed() -> None:
     (document,) = placed(TRIALS)
     job = yaml.safe_load(document["data"]["trial.yaml"])
     assert job["spec"]["template"]["spec"]["tolerations"] == [TOLERATION]
+    assert place(TRIALS).findings == ()
     assert place(TRIALS.replace("katib.kubeflow.org/component", "app")).after is None
 
 
