@@ -57,7 +57,12 @@ class CheckedFiles:
         settings = settings_of(args)
         self._azureml = AzureMLFiles(settings, settings_by_folder(args))
         self._manifests = CheckedManifests(PlaceSettings(only=settings.only, skip=settings.skip))
-        self.prepare, self.finish = self._azureml.prepare, self._azureml.finish
+        self.finish = self._azureml.finish
+
+    def prepare(self, path: str, data: bytes) -> None:
+        self._azureml.prepare(path, data)
+        if not path.lower().endswith(CODE_ENDINGS):
+            self._manifests.prepare(path, data)
 
     def process(self, path: str, data: bytes, *, in_folder: bool, named: bool) -> FileResult:
         result = self._azureml.process(path, data, in_folder=in_folder, named=named)

@@ -37,8 +37,8 @@ spot nodes:
   --taint KEY=VALUE:EFFECT    their taint, instead of the cloud's
   --trainer {2.1,2.2,2.3}    release of Kubeflow Trainer, if a TrainJob does not show it
 which workloads:
-  --kind=kinds KIND ...     only this kind; repeat for more
-  --name=names NAME ...     only this object; repeat for more
+  --kind=kinds KIND ...     only this kind, even if it is always on; repeat for more
+  --name=names NAME ...     only this object, even if it is always on; repeat for more
   --role=roles ROLE ...     only this role, such as worker, even if it is kept off spot nodes by
                             default; repeat for more
 """
@@ -52,10 +52,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     from arc_toolkit.placement.place_files import PlaceFiles
-    from arc_toolkit.placement.place_plan import PLACE_SETTINGS
+    from arc_toolkit.placement.place_plan import COORDINATOR, PLACE_SETTINGS
 
     engine = PlaceFiles(settings_of_place(args))
-    return change_files("place", args, console, engine, {}, PLACE_SETTINGS)
+    exit_code = change_files("place", args, console, engine, {}, PLACE_SETTINGS, (COORDINATOR,))
+    for line in engine.summary:
+        console.note(line)
+    return exit_code
 
 
 def settings_of_place(args: argparse.Namespace) -> PlaceSettings:

@@ -110,6 +110,7 @@ _DASHBOARDS = ("dashboard", "centraldashboard", "grafana", "kibana", "tensorboar
 _SERVERS = (
     *("tritonserver", "torchserve", "kserve", "vllm", "bentoml", "serving", "ollama", "sglang"),
     *("text-generation-inference", "text-embeddings-inference", "jetstream", "maxengine"),
+    *("nginx", "httpd", "haproxy", "caddy", "traefik", "envoy", "frontend", "webserver"),
 )
 _IMAGES = {
     **dict.fromkeys(_DATA, "it keeps data, which an eviction takes away or corrupts"),
@@ -138,6 +139,14 @@ _BESIDE = frozenset(
         *("consumer", "producer", "streams"),
     )
 )
+
+
+def name_refusal(name: str) -> str:
+    """The same by the name of an always-on workload, such as one that a patch of kustomize has."""
+    words = name.lower().split("-")
+    if words[-1] in _CONTROLLERS or name.endswith("controller-manager"):
+        return _CONTROLLER
+    return SERVING if words[-1] in ("server", "ui", "api", "gateway") else ""
 
 
 def image_refusal(image: str) -> str:

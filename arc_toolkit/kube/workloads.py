@@ -7,6 +7,7 @@ new row.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
@@ -15,7 +16,7 @@ from arc_toolkit.kube.spot_refusals import INTERACTIVE, SERVING
 
 # Kubernetes 1.34; kubeflow trainer 1.9.4 and 2.1 to 2.3; mpi-operator 0.8; Katib 0.19; JobSet 0.12;
 # KubeRay 1.7; Volcano 1.15; Argo Workflows 4.1; Spark operator 2.5; LeaderWorkerSet 0.10;
-# AppWrapper 1.2; Tekton 1.15; Kueue 0.19.
+# AppWrapper 1.2; Tekton 1.15; Kueue 0.19; dask-kubernetes 2025.7.
 EACH_KEY = "*"
 EACH_ITEM = "[]"
 SpecPath = tuple[str, ...]
@@ -34,6 +35,7 @@ class Shape(Enum):
         "workflow"  # Argo: tolerations, affinity and nodeSelector; the grace period by podSpecPatch
     )
     SPARK = "spark"  # the fields of a driver or executor, with a grace period
+    SPARK_V1BETA1 = "spark v1beta1"  # the same without it
     POD_TEMPLATE = "pod template"  # Tekton: tolerations, affinity and nodeSelector
     TASK_TEMPLATE = "task template"  # the same for one task: each field replaces that of the run
     # A pod spec that may have none of them, unless a flag of the cluster says so:
@@ -50,7 +52,7 @@ class Retry(Enum):
     """How a kind starts pods again after an eviction, and in which field it says so."""
 
     NEVER = "never"  # a Pod on its own
-    CONTROLLER = "controller"  # a Deployment or StatefulSet: lost pods are always recreated
+    CONTROLLER = "controller"  # always on, such as a Deployment: lost pods are always recreated
     HEAD = "head"  # a head or server recreates its workers, and is recreated itself
     JOB = "job"
     JOB_SET = "job set"
@@ -60,7 +62,7 @@ class Retry(Enum):
     ARGO = "argo"
     RAY_JOB = "ray job"
     SPARK = "spark"
-    TASK_RUN = "task run"  # Tekton
+    TEKTON = "tekton"
     PIPELINE = "pipeline"  # kfp
     ELSEWHERE = "elsewhere"  # another object has the field
 
@@ -98,19 +100,37 @@ class WorkloadKind:
     family: KindFamily = KindFamily.PODS
     # Paths to whole objects inside.
     objects: tuple[SpecPath, ...] = ()
+    # Paths to texts that are manifests themselves.
+    texts: tuple[SpecPath, ...] = ()
+    # Only objects with this label have such texts.
+    label: tuple[str, str] | None = None
     # Where the fields of the job are; those of a cron job are in its template.
     job: SpecPath = ("spec",)
     # Why it must not run on spot capacity.
     refused: str = ""
 
+    @property
+    def is_always_on(self) -> bool:
+        """Whether its pods run until someone deletes it, as those of a Deployment do."""
+        return self.retry is Retry.CONTROLLER
 
-# Names of coordinators where people choose the names: tasks of Volcano, jobs of a JobSet.
+    def is_coordinator(self, role: str) -> bool:
+        """Whether a role has the name of a coordinator, or one as a word of its name:
+        `mpi-launcher`, `chief-0`."""
+        words = re.findall("[a-z]+", role.lower())
+        return not self.coordinators.isdisjoint(words) and _WORKERS.isdisjoint(words)
+
+
+# Names of coordinators where people choose the names: tasks of Volcano, jobs of a JobSet. `server`
+# is a parameter server, as of MXNet.
 COORDINATOR_NAMES = frozenset(
     (
         *("launcher", "mpimaster", "master", "chief", "ps", "head", "driver", "coordinator"),
-        *("leader", "scheduler"),
+        *("leader", "scheduler", "server", "pserver", "tracker", "controller"),
     )
 )
+# With one of these words a role is not a coordinator, such as `head-workers`.
+_WORKERS = frozenset(("worker", "workers", "executor", "executors"))
 
 
 def _path(text: str) -> SpecPath:
@@ -132,6 +152,8 @@ def _row(
     retry: Retry = Retry.ELSEWHERE,
     family: KindFamily = KindFamily.PODS,
     objects: str = "",
+    texts: Iterable[str] = (),
+    label: tuple[str, str] | None = None,
     job: str = "spec",
     refused: str = "",
 ) -> WorkloadKind:
@@ -143,6 +165,8 @@ def _row(
         retry,
         family,
         (_path(objects),) if objects else (),
+        tuple(_path(text) for text in texts),
+        label,
         _path(job),
         refused,
     )
@@ -178,22 +202,35 @@ def _argo(kind: str, prefix: str = "spec") -> WorkloadKind:
     # refers to has only its own:
     # https://argo-workflows.readthedocs.io/en/latest/workflow-templates/
     shape = Shape.WORKFLOW
+    templates = (
+        f"{prefix}.templates[]",
+        f"{prefix}.templates[].steps[][].inline",
+        f"{prefix}.templates[].dag.tasks[].inline",
+    )
     return _row(
         kind,
         "argoproj.io/v1alpha1",
         _at(prefix, "workflow", shape),
         _at(f"{prefix}.templateDefaults", "defaults", shape),
-        _at(f"{prefix}.templates[]", None, shape),
-        _at(f"{prefix}.templates[].steps[][].inline", None, shape),
-        _at(f"{prefix}.templates[].dag.tasks[].inline", None, shape),
+        *(_at(template, None, shape) for template in templates),
+        texts=[f"{template}.resource.manifest" for template in templates],
         retry=Retry.ARGO,
     )
 
 
-def _spark(kind: str, prefix: str) -> WorkloadKind:
-    specs = (_at(f"{prefix}.{role}", role, Shape.SPARK) for role in ("driver", "executor"))
-    version = "sparkoperator.k8s.io/v1beta2"
+def _spark(kind: str, prefix: str, version: str, shape: Shape) -> WorkloadKind:
+    specs = (_at(f"{prefix}.{role}", role, shape) for role in ("driver", "executor"))
+    version = f"sparkoperator.k8s.io/{version}"
     return _row(kind, version, *specs, coordinators=["driver"], retry=Retry.SPARK, job=prefix)
+
+
+def _dask(kind: str, prefix: str = "", *specs: RolePath) -> WorkloadKind:
+    # Scheduler and workers are Deployments of the operator; the runner of a DaskJob is a pod.
+    # https://github.com/dask/dask-kubernetes, dask_kubernetes/operator/controller/controller.py
+    pods = (_at(f"spec.{prefix}{role}.spec", role) for role in ("scheduler", "worker"))
+    names = ("scheduler", "job")
+    version = "kubernetes.dask.org/v1"
+    return _row(kind, version, *specs, *pods, coordinators=names, retry=Retry.HEAD)
 
 
 def _volcano(kind: str, version: str, job: str) -> WorkloadKind:
@@ -219,9 +256,19 @@ _ROWS = (
         _at("spec.jobTemplate.spec.template.spec", "pod"),
         retry=Retry.JOB,
     ),
+    # Whoever makes pods of it decides about retries: Flyte, for one, takes it for all its tasks.
+    _row("PodTemplate", "v1", _at("template.spec", "pod")),
     *(
-        _row(kind, "apps/v1", _POD, retry=Retry.CONTROLLER)
-        for kind in ("Deployment", "StatefulSet", "ReplicaSet", "DaemonSet")
+        _row(kind, versions, _POD, retry=Retry.CONTROLLER)
+        for kind, versions in (
+            ("Deployment", "apps/v1 apps/v1beta1 apps/v1beta2 extensions/v1beta1"),
+            ("StatefulSet", "apps/v1 apps/v1beta1 apps/v1beta2"),
+            ("ReplicaSet", "apps/v1 extensions/v1beta1"),
+            ("DaemonSet", "apps/v1 apps/v1beta2 extensions/v1beta1"),
+            ("ReplicationController", "v1"),
+            ("DeploymentConfig", "apps.openshift.io/v1"),
+            ("Rollout", "argoproj.io/v1alpha1"),
+        )
     ),
     _kubeflow("TFJob", "tfReplicaSpecs", "chief", "master", "ps"),
     _kubeflow("PyTorchJob", "pytorchReplicaSpecs", "master"),
@@ -268,7 +315,8 @@ _ROWS = (
         _RAY,
         *_ray("spec.rayClusterConfig"),
         coordinators=["head"],
-        retry=Retry.HEAD,
+        retry=Retry.CONTROLLER,
+        refused=SERVING,
     ),
     _volcano("Job", _VOLCANO, "spec"),
     _volcano("CronJob", _VOLCANO, "spec.jobTemplate.spec"),
@@ -283,8 +331,17 @@ _ROWS = (
     _argo("WorkflowTemplate"),
     _argo("ClusterWorkflowTemplate"),
     _argo("CronWorkflow", "spec.workflowSpec"),
-    _spark("SparkApplication", "spec"),
-    _spark("ScheduledSparkApplication", "spec.template"),
+    *(
+        _spark(kind, prefix, version, shape)
+        for kind, prefix in (
+            ("SparkApplication", "spec"),
+            ("ScheduledSparkApplication", "spec.template"),
+        )
+        for version, shape in (("v1beta2", Shape.SPARK), ("v1beta1", Shape.SPARK_V1BETA1))
+    ),
+    _dask("DaskCluster"),
+    _dask("DaskJob", "cluster.spec.", _at("spec.job.spec", "job")),
+    _dask("DaskWorkerGroup"),
     _row(
         "SparkConnect",
         "sparkoperator.k8s.io/v1alpha1",
@@ -312,25 +369,43 @@ _ROWS = (
         family=KindFamily.WRAPPER,
         objects="spec.trialTemplate.trialSpec",
     ),
+    # https://www.kubeflow.org/docs/components/katib/user-guides/trial-template/
+    _row(
+        "ConfigMap",
+        "v1",
+        family=KindFamily.WRAPPER,
+        texts=["data.*"],
+        label=("katib.kubeflow.org/component", "trial-templates"),
+    ),
     _row(
         "TaskRun",
         "tekton.dev/v1 tekton.dev/v1beta1",
         _at("spec.podTemplate", "pod", Shape.POD_TEMPLATE, may_be_made=True),
-        retry=Retry.TASK_RUN,
+        retry=Retry.TEKTON,
     ),
+    _row("Pipeline", "tekton.dev/v1 tekton.dev/v1beta1", retry=Retry.TEKTON),
     _row(
         "PipelineRun",
         "tekton.dev/v1",
         _at("spec.taskRunTemplate.podTemplate", "pod", Shape.POD_TEMPLATE, may_be_made=True),
         _at("spec.taskRunSpecs[].podTemplate", None, Shape.TASK_TEMPLATE),
+        retry=Retry.TEKTON,
+        job="spec.pipelineSpec",
     ),
     _row(
         "PipelineRun",
         "tekton.dev/v1beta1",
         _at("spec.podTemplate", "pod", Shape.POD_TEMPLATE, may_be_made=True),
         _at("spec.taskRunSpecs[].taskPodTemplate", None, Shape.TASK_TEMPLATE),
+        retry=Retry.TEKTON,
+        job="spec.pipelineSpec",
     ),
-    _serving("Notebook", "kubeflow.org/v1 kubeflow.org/v1beta1", _POD, refused=INTERACTIVE),
+    _serving(
+        "Notebook",
+        "kubeflow.org/v1 kubeflow.org/v1beta1 kubeflow.org/v1alpha1",
+        _POD,
+        refused=INTERACTIVE,
+    ),
     _serving(
         "InferenceService",
         "serving.kserve.io/v1beta1",
@@ -339,6 +414,10 @@ _ROWS = (
             for role in ("predictor", "transformer", "explainer")
         ),
         _at("spec.canary[].predictor", "predictor", Shape.PATCH),
+    ),
+    *(
+        _serving(kind, "serving.kserve.io/v1alpha1", _at("spec", "pod", Shape.PATCH))
+        for kind in ("ServingRuntime", "ClusterServingRuntime")
     ),
     _serving("Service", "serving.knative.dev/v1", _at("spec.template.spec", "pod", Shape.KNATIVE)),
     _serving(
@@ -360,9 +439,6 @@ _ROWS = (
 # What kfp compiles has neither apiVersion nor kind; `placement/pipelines.py` reads it.
 PIPELINE = _row("pipeline", "", retry=Retry.PIPELINE)
 KINDS = {(version, row.kind): row for row in _ROWS for version in row.versions}
-# Kinds that have no pods, although they look as if they had: nothing to place, and nothing to
-# report.
-WITHOUT_PODS = frozenset([("v1", "PodTemplate")])
 
 
 def workload_kind(api_version: str, kind: str) -> WorkloadKind | None:

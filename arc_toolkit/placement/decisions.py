@@ -8,16 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from arc_toolkit.edit.files.edits import Refused
-from arc_toolkit.edit.yaml.nodes import KeyPath, get, items_of, text_of
-from arc_toolkit.kube.spot_refusals import image_refusal, namespace_refusal
-from arc_toolkit.kube.workloads import COORDINATOR_NAMES, KindFamily, Retry, Shape
+from arc_toolkit.edit.yaml.nodes import KeyPath
+from arc_toolkit.kube.workloads import KindFamily, Retry, Shape
+from arc_toolkit.placement.always_on import always_on_evidence
+from arc_toolkit.placement.intents import is_avoided
 from arc_toolkit.placement.manifests import (
     PodSpec,
     UnknownObject,
     Workload,
     duplicate_key,
     expand,
+    gpu_count,
     is_whole_workflow,
+    makes_pod,
+    only_waits,
+    pod_count,
     replaced_fields,
     workflow_fields,
 )
@@ -35,6 +40,7 @@ from arc_toolkit.placement.place_plan import (
 from arc_toolkit.placement.retries import set_retries
 from arc_toolkit.placement.spot import SpotPolicy, is_on_spot
 from arc_toolkit.placement.train_jobs import add_override, lacks_training, refuse_mixed
+from arc_toolkit.text import plural
 
 
 def shown_spec(workload: Workload, spec: PodSpec) -> str:
@@ -72,25 +78,29 @@ def decide_spot(workload: Workload, settings: PlaceSettings) -> list[PlacementDe
     return list(_SpotDecisions(workload, settings).decide())
 
 
-def spot_refusal(workload: Workload, spot: SpotPolicy = SpotPolicy.PREFER) -> str:
-    """Why a workload must not run on spot capacity; empty if it may."""
-    if workload.kind.refused:
-        return workload.kind.refused
-    if workload.kind.kind == "DaemonSet" and spot is SpotPolicy.REQUIRE:
-        return (
-            "it has a pod on every node, and would lose those on other nodes; "
-            "--spot prefer lets it onto spot nodes"
-        )
-    is_always_on = workload.kind.retry is Retry.CONTROLLER
-    if reason := namespace_refusal(workload.namespace, is_always_on=is_always_on):
-        return reason
-    if is_always_on or workload.kind.kind == "Pod":
-        for spec in workload.pod_specs:
-            for container in items_of(spec.get("containers")):
-                image = text_of(get(container, "image")) or ""
-                if reason := image_refusal(image):
-                    return f"{image}: {reason}"
-    return ""
+def spot_refusal(workload: Workload, settings: PlaceSettings) -> str:
+    """Why a workload must not run on spot capacity; empty if it may, or if its file says so."""
+    if workload.intent is not None:
+        reason = workload.intent.reason
+        return f"its file says spot=avoid: {reason}" if is_avoided(workload.intent) else ""
+    return always_on_evidence(workload, settings.evidence)
+
+
+def reason_to_leave(workload: Workload, settings: PlaceSettings) -> str:
+    """Why `place` passes over a workload that nobody asked for by its kind or name.
+
+    What is asked for is placed, or refused with the reason.
+    """
+    is_asked = bool(settings.kinds or settings.names or workload.intent)  # it is chosen by them
+    if settings.spot is SpotPolicy.AVOID or (is_asked and not is_avoided(workload.intent)):
+        return ""
+    is_plain = not workload.kind.refused and workload.intent is None
+    if workload.kind.is_always_on and is_plain:
+        return _ALWAYS_ON
+    return spot_refusal(workload, settings) if settings.spot is not None else ""
+
+
+_ALWAYS_ON = "it is always on; --kind or --name places it"
 
 
 class _SpotDecisions:
@@ -103,8 +113,14 @@ class _SpotDecisions:
     def decide(self) -> Iterator[PlacementDecision]:
         workload, settings = self._workload, self._settings
         if self._spot is not SpotPolicy.AVOID:
-            if reason := spot_refusal(workload, self._spot):
+            if reason := spot_refusal(workload, settings):
                 yield self._refuse(reason, " is not placed on spot nodes")
+                return
+            if workload.kind.kind == "DaemonSet" and self._spot is SpotPolicy.REQUIRE:
+                yield self._refuse(
+                    "it has a pod on every node, and would lose those on other nodes; "
+                    "--spot prefer lets it onto spot nodes"
+                )
                 return
             if roles := self._shared_roles():
                 yield self._refuse(
@@ -115,8 +131,7 @@ class _SpotDecisions:
             yield from self._without_pod_spec()
             return
         if workload.kind.retry is Retry.ARGO:
-            for spec, fields in workflow_fields(workload, _chosen_specs(workload, settings)):
-                yield self._decide_spec(spec, self._spot, fields)
+            yield from self._by_template()
             return
         yield from self._by_pod_spec()
         if lacks_training(workload) and not settings.roles:
@@ -148,13 +163,37 @@ class _SpotDecisions:
                 return " and ".join(other.role for other in sharing)
         return ""
 
+    def _by_template(self) -> Iterator[PlacementDecision]:
+        """An Argo workflow: pods that only wait for a workload which they created stay off."""
+        chosen = _chosen_specs(self._workload, self._settings)
+        keeps_off = self._spot is SpotPolicy.AVOID
+        waiting = [spec for spec in chosen if spec.coordinator and not keeps_off]
+        yield from self._keep_off(waiting)
+        if waiting and all(spec in waiting for spec in chosen if makes_pod(spec)):
+            return
+        for spec, fields in workflow_fields(self._workload, chosen):
+            if spec not in waiting:
+                yield self._decide_spec(spec, self._spot, fields)
+
+    def _keep_off(self, coordinators: list[PodSpec]) -> Iterator[PlacementDecision]:
+        """Coordinators off spot nodes, and one line about it if that changes something."""
+        decisions = [self._decide_spec(spec, SpotPolicy.AVOID) for spec in coordinators]
+        changed = [decision for decision in decisions if decision.changes]
+        if changed and not all(spec.coordinator for spec in self._workload.pod_specs):
+            specs = [decision.spec for decision in changed if decision.spec is not None]
+            _note_staying(changed[0], specs, self._workload)
+        yield from decisions
+
     def _by_pod_spec(self) -> Iterator[PlacementDecision]:
         workload, roles = self._workload, self._settings.roles
-        is_avoided = self._spot is SpotPolicy.AVOID
-        for spec in _chosen_specs(workload, self._settings):
-            if spec.coordinator and not is_avoided and not roles:
-                yield self._decide_spec(spec, SpotPolicy.AVOID)
-            elif spec.shape is not Shape.TASK_TEMPLATE:
+        keeps_off = self._spot is SpotPolicy.AVOID
+        chosen = _chosen_specs(workload, self._settings)
+        staying = [spec for spec in chosen if spec.coordinator and not keeps_off and not roles]
+        yield from self._keep_off(staying)
+        for spec in chosen:
+            if spec in staying:
+                continue
+            if spec.shape is not Shape.TASK_TEMPLATE:
                 # A DaemonSet has a pod on every node that it tolerates: a preference has no effect.
                 is_daemon = workload.kind.kind == "DaemonSet" and self._spot is SpotPolicy.PREFER
                 yield self._decide_spec(spec, self._spot, (True, not is_daemon))
@@ -167,7 +206,7 @@ class _SpotDecisions:
                     "which can be placed without --role"
                 )
                 yield PlacementDecision(workload, SPOT, message, spec, self._spot, refusal)
-        if is_avoided or roles or lacks_training(workload):
+        if keeps_off or roles or lacks_training(workload):
             return
         if all(spec.coordinator for spec in workload.pod_specs):
             names = list(dict.fromkeys(spec.role for spec in workload.pod_specs))
@@ -217,8 +256,8 @@ class _SpotDecisions:
             yield self._add_override()
         elif kind.family is KindFamily.WRAPPER:
             if workload.get("spec", "trialTemplate", "configMap") is not None:
-                yield self._refuse("its trial is in a ConfigMap: place the object in there")
-            elif not any(True for path in kind.objects for _ in expand(workload.node, path)):
+                yield self._note("its trial is in a ConfigMap: place that one")
+            elif kind.objects and not list(expand(workload.node, kind.objects[0])):
                 yield self._refuse(f"it has no object at {_shown_paths(kind.objects)}")
         elif workload.get("spec", "clusterSelector") is not None:
             yield self._note("it runs in an existing RayCluster (clusterSelector): place that one")
@@ -236,7 +275,7 @@ class _SpotDecisions:
         def operation(decision: PlacementDecision) -> None:
             add_override(decision, spot, settings.capacity, settings.trainer, settings.roles)
             if spot is not SpotPolicy.AVOID:
-                for role in sorted(settings.roles & COORDINATOR_NAMES):
+                for role in filter(self._workload.kind.is_coordinator, sorted(settings.roles)):
                     _note_coordinator(decision, role)
 
         return self._decision().by(operation)
@@ -246,6 +285,32 @@ def _note_coordinator(decision: PlacementDecision, role: str) -> None:
     message = f": {role} goes to spot nodes, as --role asks"
     reason = "its eviction ends or restarts the whole workload"
     decision.note(COORDINATOR, "warning", message, reason)
+
+
+def _note_staying(decision: PlacementDecision, specs: list[PodSpec], workload: Workload) -> None:
+    """What is done about coordinators; a warning if they ask for GPUs."""
+    roles = list(dict.fromkeys(spec.role for spec in specs))
+    names = " and ".join(roles)
+    verb = "stays" if len(roles) == 1 else "stay"
+    if all(only_waits(spec.shape, spec.node) for spec in specs):
+        reason = "its pod only waits for the workload that it creates; that one is placed"
+        decision.note(COORDINATOR, "note", f": {names} {verb} off spot nodes", reason)
+        return
+    gpus = sum(gpu_count(spec.node) * pod_count(workload, spec) for spec in specs)
+    if not gpus:
+        reason = "losing it ends or restarts the whole workload; --role places it all the same"
+        decision.note(COORDINATOR, "note", f": {names} {verb} off spot nodes", reason)
+        return
+    all_roles = dict.fromkeys(spec.role for spec in workload.pod_specs)
+    options = " ".join(f"--role {role}" for role in all_roles)
+    asks = "asks" if len(roles) == 1 else "ask"
+    decision.note(
+        COORDINATOR,
+        "warning",
+        f": {names} {asks} for {plural(gpus, 'GPU')} and {verb} off spot nodes",
+        f"without a regular node that has {gpus} free it waits for ever: add one, or place all "
+        f"roles on spot nodes with {options}",
+    )
 
 
 def _shown_paths(paths: tuple[tuple[str, ...], ...]) -> str:
@@ -332,13 +397,19 @@ def place_objects(plan: PlacePlan, *, check_keys: bool = True) -> None:
     is_filtered = bool(settings.kinds or settings.names)
     for entry in plan.objects:
         if isinstance(entry, UnknownObject):
-            if settings.spot is not None and settings.wants(SPOT) and not is_filtered:
+            is_placed = settings.spot is not None and settings.wants(SPOT) and not is_filtered
+            if is_placed and not is_avoided(entry.intent):
                 _refuse_unknown(plan, entry)
             continue
         plan.kinds.add(entry.kind.kind.lower())
         plan.names.add(entry.name)
         plan.roles |= {spec.role for spec in entry.pod_specs}
+        if not is_avoided(entry.intent):
+            plan.place_texts(entry)
         if not is_chosen(entry, settings):
+            continue
+        if reason := reason_to_leave(entry, settings):
+            plan.leave(entry, reason)
             continue
         duplicate = decide_keys(entry) if check_keys else None
         if duplicate is not None:
@@ -354,7 +425,8 @@ def _refuse_unknown(plan: PlacePlan, entry: UnknownObject) -> None:
         SPOT,
         f"{entry.kind} {entry.name} is not changed: {kind} is not a known kind",
         entry.node,
-        f"it has a pod template at {where}: add tolerations and affinity there by hand",
+        f"it has a pod template at {where}: add tolerations and affinity there by hand, or say "
+        "`# arc-toolkit: spot=avoid because ...` above it",
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import yaml
@@ -21,16 +21,17 @@ from arc_toolkit.edit.yaml.nodes import (
     pairs,
     text_of,
 )
+from arc_toolkit.kube.quantities import devices_in
 from arc_toolkit.kube.workloads import (
     EACH_ITEM,
     EACH_KEY,
-    WITHOUT_PODS,
     Retry,
     Shape,
     SpecPath,
     WorkloadKind,
     workload_kind,
 )
+from arc_toolkit.placement.intents import Intent, Intents
 
 REQUIRED = (
     "affinity",
@@ -108,6 +109,8 @@ class Workload:
     path: KeyPath
     node: YamlNode
     pod_specs: tuple[PodSpec, ...]
+    # What its file says about spot nodes.
+    intent: Intent | None = None
 
     @property
     def shown(self) -> str:
@@ -130,6 +133,7 @@ class UnknownObject:
     name: str
     node: YamlNode
     template: KeyPath
+    intent: Intent | None = None
 
 
 def duplicate_key(node: YamlNode) -> YamlNode | None:
@@ -153,6 +157,28 @@ def duplicate_key(node: YamlNode) -> YamlNode | None:
     return None
 
 
+def holder(workload: Workload, spec: PodSpec) -> YamlNode | None:
+    """The object with the template of a pod spec: a Job, or a replica of a training job."""
+    return get(workload.node, *spec.path[len(workload.path) : -2])
+
+
+def pod_count(workload: Workload, spec: PodSpec) -> int:
+    """The pods of a role; one if there is no plain number."""
+    count = text_of(get(holder(workload, spec), "replicas")) or ""
+    return int(count) if count.isdigit() else 1
+
+
+def gpu_count(pod_spec: YamlNode | None) -> int:
+    """The GPUs of one pod, whole ones or parts; those whose number is not plain count as none."""
+    count = 0
+    for container in items_of(get(pod_spec, "containers")):
+        limits = pairs(get(container, "resources", "limits"))
+        amounts = {key: text_of(value) or "" for key, (_, value) in limits.items()}
+        plain = {key: value for key, value in amounts.items() if value.isdigit()}
+        count += sum(devices_in(plain).values())
+    return count
+
+
 def made_node(value: Any, start: yaml.Mark | None, end: yaml.Mark | None = None) -> YamlNode:
     """Mappings and lists that no file has, for nodes that are written in another form there."""
     if isinstance(value, Mapping):
@@ -174,36 +200,53 @@ def is_manifest(node: YamlNode | None) -> bool:
 
 def read_objects(source: YamlText) -> Iterator[Workload | UnknownObject]:
     """Every workload of a file, also those in lists and inside of other objects."""
+    intents = Intents(source.text)
     for number, document in enumerate(source.documents):
         if document is not None:
-            yield from _read_object(document, (number,))
+            yield from _read_object(document, (number,), intents)
 
 
-def _read_object(node: YamlNode, path: KeyPath) -> Iterator[Workload | UnknownObject]:
+def objects_in(source: YamlText) -> Iterator[YamlNode]:
+    """The objects of a file of any kind, also those in lists."""
+    for document in source.documents:
+        items = items_of(get(document, "items"))
+        is_list = items and (text_of(get(document, "kind")) or "").endswith("List")
+        yield from items if is_list else (document,) if document is not None else ()
+
+
+def _read_object(
+    node: YamlNode, path: KeyPath, intents: Intents
+) -> Iterator[Workload | UnknownObject]:
     api_version, kind = text_of(get(node, "apiVersion")), text_of(get(node, "kind"))
     if api_version is None or kind is None:
         return
     if kind.endswith("List") and isinstance(items := get(node, "items"), yaml.SequenceNode):
         for index, item in enumerate(items.value):
-            yield from _read_object(item, (*path, "items", index))
+            yield from _read_object(item, (*path, "items", index), intents)
         return
     metadata = get(node, "metadata")
     name = text_of(get(metadata, "name")) or text_of(get(metadata, "generateName")) or ""
     row = workload_kind(api_version, kind)
+    paths = row.texts if row is not None and intents.lines else ()
+    intent = intents.of(node, [text for at in paths for _, text, _ in expand(node, at)])
     if row is None:
-        if (api_version, kind) not in WITHOUT_PODS:
-            template = _hidden_template(node, path)
-            if template is not None:
-                yield UnknownObject(api_version, kind, name, node, template)
+        template = _hidden_template(node, path)
+        if template is not None:
+            yield UnknownObject(api_version, kind, name, node, template, intent)
         return
+    if row.label is not None:
+        key, value = row.label
+        if text_of(get(metadata, "labels", key)) != value:
+            return
     namespace = text_of(get(metadata, "namespace")) or ""
-    yield Workload(row, name, namespace, path, node, tuple(_pod_specs(row, node, path)))
+    yield Workload(row, name, namespace, path, node, _pod_specs(row, node, path), intent)
     for inner in row.objects:
         for place, child, _ in expand(node, inner):
-            yield from _read_object(child, (*path, *place))
+            yield from _read_object(child, (*path, *place), intents)
 
 
-def _pod_specs(row: WorkloadKind, node: YamlNode, path: KeyPath) -> Iterator[PodSpec]:
+def _pod_specs(row: WorkloadKind, node: YamlNode, path: KeyPath) -> tuple[PodSpec, ...]:
+    specs = []
     for entry in row.specs:
         places = list(expand(node, entry.path))
         spec = get(node, "spec") if entry.may_be_made and not places else None
@@ -212,8 +255,60 @@ def _pod_specs(row: WorkloadKind, node: YamlNode, path: KeyPath) -> Iterator[Pod
         for place, child, passed in places:
             if isinstance(child, yaml.MappingNode):
                 role = (entry.role or passed or "pod").lower()
-                is_coordinator = role in row.coordinators
-                yield PodSpec((*path, *place), child, role, entry.shape, is_coordinator)
+                is_coordinator = row.is_coordinator(role) or only_waits(entry.shape, child)
+                specs.append(PodSpec((*path, *place), child, role, entry.shape, is_coordinator))
+    return _with_coordinators(row, specs, _ending_roles(row, node))
+
+
+# Jobs whose only role does the work, whatever its name.
+_SINGLE_ROLE = (Retry.REPLICAS, Retry.JOB_SET, Retry.VOLCANO, Retry.RAY_JOB)
+
+
+def _with_coordinators(
+    row: WorkloadKind, specs: list[PodSpec], ending: set[str]
+) -> tuple[PodSpec, ...]:
+    """The pod specs with `ending` roles as coordinators, unless nothing but those is left.
+
+    A PyTorchJob with a Master and no Worker is a job of one pod, which does the work.
+    """
+    working = [spec for spec in specs if spec.role != "submitter"]
+    if row.retry in _SINGLE_ROLE and len({spec.role for spec in working}) == 1:
+        return tuple(
+            replace(spec, coordinator=False) if spec in working else spec for spec in specs
+        )
+    if all(spec.coordinator or spec.role in ending for spec in working):
+        return tuple(specs)
+    return tuple(replace(spec, coordinator=True) if spec.role in ending else spec for spec in specs)
+
+
+def _ending_roles(row: WorkloadKind, node: YamlNode) -> set[str]:
+    """The roles whose end is that of the whole job, where a field says so."""
+    job = get(node, *row.job)
+    names: list[str | None] = []
+    if row.retry is Retry.JOB_SET:
+        # https://jobset.sigs.k8s.io/docs/reference/jobset.v1alpha2/
+        names = [text_of(get(job, "coordinator", "replicatedJob"))]
+    elif row.retry is Retry.VOLCANO:
+        # https://volcano.sh/en/docs/vcjob/; plugins have arguments such as `--master=mpimaster`
+        names = [text_of(get(task, "name")) for task in items_of(get(job, "tasks")) if _ends(task)]
+        for _, arguments in pairs(get(job, "plugins")).values():
+            for argument in items_of(arguments):
+                option, _, name = (text_of(argument) or "").partition("=")
+                names += [name] if option == "--master" else []
+    return {name.lower() for name in names if name}
+
+
+def _ends(task: YamlNode) -> bool:
+    """Whether a task of Volcano is one pod without a GPU, at whose end the job is complete."""
+    is_one = text_of(get(task, "replicas")) in (None, "1")
+    return (
+        is_one
+        and not gpu_count(get(task, "template", "spec"))
+        and any(
+            text_of(get(policy, "action")) == "CompleteJob"
+            for policy in items_of(get(task, "policies"))
+        )
+    )
 
 
 def expand(
@@ -275,6 +370,12 @@ def _hidden_template(node: YamlNode, path: KeyPath) -> KeyPath | None:
 
 # Templates of Argo that run no pod of their own; requests and plugins run in the pod of its agent.
 _WITHOUT_POD = ("steps", "dag", "suspend", "http", "plugin")
+
+
+def only_waits(shape: Shape, node: YamlNode) -> bool:
+    """Whether it is a template of Argo whose pod runs kubectl and waits for what that creates:
+    workflow/executor/resource.go"""
+    return shape is Shape.WORKFLOW and "resource" in pairs(node)
 
 
 def makes_pod(spec: PodSpec) -> bool:

@@ -2,28 +2,58 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
+
+import yaml
 
 from arc_toolkit.edit.files.discover import CODE_ENDINGS, ENDINGS, Problem, foreign_yaml
-from arc_toolkit.edit.files.edits import SkipCause, Unreadable
+from arc_toolkit.edit.files.edits import Refused, SkipCause, Unreadable, apply_edits
 from arc_toolkit.edit.files.engine import FileTask, process_file
 from arc_toolkit.edit.files.plan import FailedGroups, find_ignores
 from arc_toolkit.edit.yaml.editor import YamlEditor
-from arc_toolkit.edit.yaml.nodes import YamlText, read
+from arc_toolkit.edit.yaml.nodes import KeyPath, YamlNode, YamlText, compose, get, read, text_of
 from arc_toolkit.findings import FileResult, Finding
 from arc_toolkit.ignore_rules import IGNORE_RULES, ignore_problems
+from arc_toolkit.placement.always_on import RunEvidence
 from arc_toolkit.placement.decisions import place_objects
-from arc_toolkit.placement.manifests import UnknownObject, Workload, is_manifest, read_objects
+from arc_toolkit.placement.intents import with_intents
+from arc_toolkit.placement.manifests import (
+    UnknownObject,
+    Workload,
+    expand,
+    is_manifest,
+    read_objects,
+)
 from arc_toolkit.placement.pipelines import read_pipelines, with_platform
-from arc_toolkit.placement.place_plan import PLACE_SETTINGS, STYLE, PlacePlan, PlaceSettings
+from arc_toolkit.placement.place_plan import (
+    PLACE_SETTINGS,
+    SPOT,
+    STYLE,
+    PlacePlan,
+    PlaceSettings,
+)
+from arc_toolkit.text import plural
 
 # JSON is YAML: what `kubectl get -o json` writes.
 PLACE_ENDINGS = (*ENDINGS, ".json")
 
 
+# What Argo fills in when it runs a template.
+_PARAMETER = re.compile(r"\{\{[^\n{}]*\}\}")
+# What Argo does with a manifest so that its pods are made of it.
+_CREATING = ("create", "apply", "replace", None)
+
+
 class ManifestPlan(PlacePlan):
-    """The plan of a file of manifests."""
+    """The plan of a file of manifests, or of the text of one in a field of another.
+
+    `first_line` is the line of the file before that text.
+    """
 
     proves_groups = True
 
@@ -34,9 +64,12 @@ class ManifestPlan(PlacePlan):
         settings: PlaceSettings,
         objects: tuple[Workload | UnknownObject, ...],
         failed_groups: FailedGroups | None = None,
+        first_line: int = 0,
     ) -> None:
-        super().__init__(path, settings, objects, find_ignores(source.text), failed_groups)
+        ignores = with_intents(find_ignores(source.text), source.text)
+        super().__init__(path, settings, objects, ignores, failed_groups)
         self.source = source
+        self._first_line = first_line
 
     def new_editor(self) -> YamlEditor:
         return YamlEditor(self.source, STYLE)
@@ -44,6 +77,57 @@ class ManifestPlan(PlacePlan):
     def prove(self, text: YamlText) -> YamlText:
         after, documents = self.editor.finish()
         return YamlText(after, text.bom, documents)
+
+    def locate(self, at: YamlNode) -> tuple[int, int, str]:
+        line, column, prefix = super().locate(at)
+        return line + self._first_line, column, prefix
+
+    def inner_plans(
+        self, workload: Workload
+    ) -> Iterator[tuple[KeyPath, yaml.ScalarNode, ManifestPlan]]:
+        """A plan for each text in a workload that is a manifest, with its path and node."""
+        for spec_path in workload.kind.texts:
+            for path, node, _ in expand(workload.node, spec_path):
+                action = text_of(get(workload.node, *path[:-1], "action"))
+                if not isinstance(node, yaml.ScalarNode) or "apiVersion" not in node.value:
+                    continue
+                if action in _CREATING:
+                    # Marks of the same length, so that places in both texts are the same.
+                    text = _PARAMETER.sub(lambda match: "x" * len(match[0]), node.value)
+                    source = YamlText(text, False, compose(text))
+                    first_line = (
+                        self._first_line + node.start_mark.line + (node.style in ("|", ">"))
+                    )
+                    objects = tuple(
+                        _with_own_name(entry, node.value) for entry in read_objects(source)
+                    )
+                    plan = ManifestPlan(
+                        self.path, source, self.settings, objects, first_line=first_line
+                    )
+                    yield (*workload.path, *path), node, plan
+
+    def place_texts(self, workload: Workload) -> None:
+        message = f"{workload.shown}: the manifest in it is not changed"
+        try:
+            for path, node, plan in self.inner_plans(workload):
+                place_objects(plan)
+                self.take_over(plan)
+                if plan.is_empty:
+                    continue
+                plan.editor.finish()
+                text = apply_edits(node.value, plan.editor.edits())
+                self.attempt(SPOT, message, node, partial(_set_text, path, text))
+        except (Refused, Unreadable) as error:
+            self.refuse(SPOT, message, workload.node, error.reason)
+
+    def take_over(self, plan: ManifestPlan) -> None:
+        """What was found in a text."""
+        self.findings += plan.findings
+        self.refusals += plan.refusals
+        self.left_alone += plan.left_alone
+        self.kinds |= plan.kinds
+        self.names |= plan.names
+        self.roles |= plan.roles
 
 
 class ManifestTask(FileTask[YamlText, ManifestPlan]):
@@ -74,6 +158,9 @@ class ManifestTask(FileTask[YamlText, ManifestPlan]):
             self._note(plan)
         return plan
 
+    def why_unchanged(self, plan: ManifestPlan) -> str:
+        return plan.why_unchanged
+
 
 class RulesTask(FileTask[YamlText, ManifestPlan]):
     """The rules of `check` for one file; no rule has a fix."""
@@ -95,6 +182,11 @@ class RulesTask(FileTask[YamlText, ManifestPlan]):
             raise _foreign()
         plan = ManifestPlan(self._path, text, self._settings, objects)
         run_manifest_rules(plan)
+        for workload in plan.workloads:
+            with suppress(Unreadable):  # `place` reports it
+                for _, _, inner in plan.inner_plans(workload):
+                    run_manifest_rules(inner)
+                    plan.take_over(inner)
         names = (*PLACE_SETTINGS, *manifest_rules(), *IGNORE_RULES)
         plan.findings += [
             Finding(rule.id, rule.severity, message, self._path, line, 1, reason)
@@ -108,10 +200,13 @@ class CheckedManifests:
     """Checks Kubernetes manifests against the rules."""
 
     def __init__(self, settings: PlaceSettings) -> None:
-        self._settings = settings
+        self._evidence = RunEvidence()
+        self._settings = replace(settings, evidence=self._evidence)
+        self.prepare = self._evidence.add
 
     def process(self, path: str, data: bytes) -> FileResult:
         """The findings of one file; skipped if it has no workload."""
+        self.prepare(path, data)
         return process_file(path, data, RulesTask(path, self._settings))
 
 
@@ -122,13 +217,17 @@ class PlaceFiles:
     endings = PLACE_ENDINGS
 
     def __init__(self, settings: PlaceSettings) -> None:
-        self._settings = settings
+        self._evidence = RunEvidence()
+        self._settings = replace(settings, evidence=self._evidence)
         self._kinds: set[str] = set()
         self._names: set[str] = set()
         self._roles: set[str] = set()
+        self._left_alone: Counter[tuple[str, str]] = Counter()
 
     def prepare(self, path: str, data: bytes) -> None:
-        """Nothing in a manifest refers to another file."""
+        """What the file says about workloads in other files."""
+        if not path.lower().endswith(CODE_ENDINGS):
+            self._evidence.add(path, data)
 
     def process(
         self, path: str, data: bytes, *, in_folder: bool, named: bool = False
@@ -137,6 +236,7 @@ class PlaceFiles:
             from arc_toolkit.placement.code.code_plan import place_code
 
             return place_code(path, data, self._settings, self._note)
+        self.prepare(path, data)
         result = process_file(path, data, ManifestTask(path, self._settings, self._note))
         if result.skipped is None or result.skipped.cause is not SkipCause.FOREIGN:
             return result
@@ -147,6 +247,16 @@ class PlaceFiles:
         self._kinds |= plan.kinds
         self._names |= plan.names
         self._roles |= plan.roles
+        self._left_alone.update(plan.left_alone)
+
+    @property
+    def summary(self) -> Iterator[str]:
+        """`not placed: 3 Deployments, 1 StatefulSet: it is always on; ...`, for each reason."""
+        reasons: dict[str, list[str]] = {}
+        for (kind, reason), count in sorted(self._left_alone.items()):
+            reasons.setdefault(reason, []).append(plural(count, kind))
+        for reason, kinds in reasons.items():
+            yield f"not placed: {', '.join(kinds)}: {reason}"
 
     def finish(self) -> Iterator[Problem]:
         settings = self._settings
@@ -158,6 +268,18 @@ class PlaceFiles:
             for name in sorted(names - present):
                 choices = ", ".join(sorted(filter(None, present))) or "none"
                 yield Problem("", f"{option} {name} matches nothing; there are: {choices}")
+
+
+def _with_own_name(entry: Workload | UnknownObject, text: str) -> Workload | UnknownObject:
+    """An object that was read with marks in place of parameters, with its name as it is."""
+    node = get(entry.node, "metadata", "name") or get(entry.node, "metadata", "generateName")
+    if node is None:
+        return entry
+    return replace(entry, name=text[node.start_mark.index : node.end_mark.index].strip("'\""))
+
+
+def _set_text(path: KeyPath, text: str, editor: YamlEditor) -> None:
+    editor.set(path, text)
 
 
 def _manifests(data: bytes, *words: bytes) -> YamlText:

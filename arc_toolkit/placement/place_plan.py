@@ -16,7 +16,8 @@ from arc_toolkit.edit.yaml.nodes import KeyPath, YamlNode, items_of
 from arc_toolkit.edit.yaml.proof import Value, has_value
 from arc_toolkit.edit.yaml.writer import YamlStyle
 from arc_toolkit.findings import Rule, Severity
-from arc_toolkit.placement.manifests import PodSpec, UnknownObject, Workload
+from arc_toolkit.placement.always_on import RunEvidence
+from arc_toolkit.placement.manifests import PodSpec, UnknownObject, Workload, expand
 from arc_toolkit.placement.spot import CLOUDS, SpotCapacity, SpotPolicy
 
 # What `--only` and `--skip` take beside the rules, and what findings about a setting carry as their
@@ -25,6 +26,7 @@ SPOT, GRACE, RETRIES = "spot", "grace", "retries"
 PLACE_SETTINGS = (SPOT, GRACE, RETRIES)
 # Rules of `check`.
 COORDINATOR, LONG_GRACE = "coordinator-on-spot", "grace-longer-than-notice"
+SERVING = "serving-on-spot"
 
 _SCALARS = (
     "restartPolicy",
@@ -44,7 +46,7 @@ STYLE = YamlStyle(
 
 @dataclass(frozen=True, slots=True)
 class PlaceSettings:
-    """What was asked for on the command line."""
+    """What was asked for on the command line, and what the files of the run show."""
 
     spot: SpotPolicy | None = None
     capacity: SpotCapacity = CLOUDS["aks"]
@@ -58,6 +60,7 @@ class PlaceSettings:
     roles: frozenset[str] = frozenset()
     only: frozenset[str] = frozenset()
     skip: frozenset[str] = frozenset()
+    evidence: RunEvidence | None = None
 
     def wants(self, rule: str) -> bool:
         return rule not in self.skip and (not self.only or rule in self.only)
@@ -162,12 +165,33 @@ class PlacePlan(FilePlan[Any]):
         self.kinds: set[str] = set()
         self.names: set[str] = set()
         self.roles: set[str] = set()
+        # The kinds of workloads that are not placed, with the reason.
+        self.left_alone: list[tuple[str, str]] = []
         # The numbers of the documents that change.
         self.changed_documents: set[str | int] = set()
 
     @property
     def is_empty(self) -> bool:
         return bool(self.editor.empty)
+
+    def leave(self, workload: Workload, reason: str) -> None:
+        """A workload that is not for spot nodes, and that nobody asked for."""
+        self.left_alone.append((workload.kind.kind, reason))
+        message = f"{workload.shown} is not placed"
+        self.add_finding(SERVING, "note", message, workload.node, reason)
+
+    @property
+    def why_unchanged(self) -> str:
+        return next((f"{kind}: {reason}" for kind, reason in self.left_alone), "")
+
+    def place_texts(self, workload: Workload) -> None:
+        """Place the manifests that are texts in a workload."""
+        for path in workload.kind.texts:
+            for _, node, _ in expand(workload.node, path):
+                reason = "it is text inside of code: place it by hand"
+                self.refuse(
+                    SPOT, f"{workload.shown}: a manifest in it is not changed", node, reason
+                )
 
     @property
     def workloads(self) -> Iterator[Workload]:

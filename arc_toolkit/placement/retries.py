@@ -21,7 +21,15 @@ from arc_toolkit.edit.files.edits import Refused
 from arc_toolkit.edit.yaml.nodes import YamlNode, get, items_of, pairs, text_of
 from arc_toolkit.edit.yaml.proof import Value
 from arc_toolkit.kube.workloads import KindFamily, Retry
-from arc_toolkit.placement.manifests import SHARED_STEPS, PodSpec, Workload, makes_pod
+from arc_toolkit.placement.manifests import (
+    SHARED_STEPS,
+    PodSpec,
+    Workload,
+    holder,
+    makes_pod,
+    only_waits,
+    pod_count,
+)
 from arc_toolkit.placement.pipelines import ExecutorSpec
 from arc_toolkit.placement.place_plan import RETRIES, PlacementDecision, SetElsewhere
 
@@ -56,14 +64,14 @@ class _Retries:
     def specs(self) -> Iterator[PodSpec]:
         return filter(self.is_retried, self.workload.pod_specs)
 
-    def get(self, *path: str) -> YamlNode | None:
+    def get(self, *path: str | int) -> YamlNode | None:
         """A field of the job."""
         return self.workload.get(*self.workload.kind.job, *path)
 
-    def set(self, value: Value, *path: str) -> None:
+    def set(self, value: Value, *path: str | int) -> None:
         self.decision.set((*self.workload.path, *self.workload.kind.job, *path), value)
 
-    def set_count(self, *path: str, value: Any = None) -> None:
+    def set_count(self, *path: str | int, value: Any = None) -> None:
         """The number of retries, or a value with it, of a kind in which evictions count."""
         if self.count == 0:
             raise Refused(_COUNTED)
@@ -110,7 +118,7 @@ def _never(retries: _Retries) -> None:
 # Kinds whose retries are a field of another object.
 _ELSEWHERE = {
     "TrainJob": "only its TrainingRuntime has the field (spec.template.spec.failurePolicy)",
-    "PipelineRun": "only the tasks of its Pipeline have the field (spec.tasks[].retries)",
+    "PodTemplate": "what makes pods of it has the field",
     "JobFlow": "only its JobTemplates have the field (spec.maxRetry)",
 }
 
@@ -128,7 +136,7 @@ def _job(retries: _Retries) -> None:
     https://kubernetes.io/docs/concepts/workloads/controllers/job/"""
     for spec in retries.workload.pod_specs:
         path = spec.path[:-2]  # above template.spec
-        job = _holder(retries.workload, spec)
+        job = holder(retries.workload, spec)
         restart_policy = spec.text("restartPolicy")
         if restart_policy != "Never":
             raise Refused(
@@ -152,11 +160,6 @@ def _job(retries: _Retries) -> None:
                 f"its podFailurePolicy has {action} for exit code 1, with which many programs end "
                 "at SIGTERM: exit with 143 there, or put the rule with DisruptionTarget first"
             )
-
-
-def _holder(workload: Workload, spec: PodSpec) -> YamlNode | None:
-    """The object with the template of a pod spec: a Job, or a replica of a training job."""
-    return get(workload.node, *spec.path[len(workload.path) : -2])
 
 
 def _refuse_replacement(job: YamlNode | None) -> None:
@@ -208,7 +211,7 @@ def _job_set(retries: _Retries) -> None:
     """Restart without counting: https://jobset.sigs.k8s.io/docs/concepts/failure_policy/"""
     workload, decision = retries.workload, retries.decision
     for spec in workload.pod_specs:
-        _fail_on_eviction(decision, spec, _holder(workload, spec))
+        _fail_on_eviction(decision, spec, holder(workload, spec))
     policy = retries.get("failurePolicy")
     actions = {_job_set_action(policy, spec.role) for spec in workload.pod_specs}
     for action in sorted(action for action in actions if action and action not in _UNCOUNTED):
@@ -283,7 +286,7 @@ def _replicas(retries: _Retries) -> None:
     none is written."""
     workload = retries.workload
     for spec in retries.specs:
-        policy = text_of(get(_holder(workload, spec), "restartPolicy"))
+        policy = text_of(get(holder(workload, spec), "restartPolicy"))
         if policy == "Never":
             raise Refused(f"restartPolicy of {spec.role} is Never: make it OnFailure")
         if policy is None and workload.kind.kind not in _RESTARTS_BY_DEFAULT:
@@ -291,7 +294,7 @@ def _replicas(retries: _Retries) -> None:
     # Exit codes of 1 to 127 are for good:
     # https://www.kubeflow.org/docs/components/trainer/legacy-v1/user-guides/tensorflow/
     for spec in retries.specs:
-        if text_of(get(_holder(workload, spec), "restartPolicy")) == "ExitCode":
+        if text_of(get(holder(workload, spec), "restartPolicy")) == "ExitCode":
             retries.warn(
                 f"restartPolicy of {spec.role} is ExitCode: an evicted process that exits with 1 "
                 "at SIGTERM ends the job; exit with 143 there, or make it OnFailure"
@@ -307,18 +310,12 @@ def _replicas(retries: _Retries) -> None:
         return
     if limit == "0":
         raise Refused("runPolicy.backoffLimit is 0: the first failed pod ends it; take it out")
-    others = _pod_count(workload) - 1
+    others = sum(pod_count(workload, spec) for spec in workload.pod_specs) - 1
     if limit.isdigit() and int(limit) <= others * max(retries.count, 1):
         retries.warn(
             f"its runPolicy.backoffLimit of {limit} is low for {others + 1} pods: {_SUMMED}; "
             "take it out"
         )
-
-
-def _pod_count(workload: Workload) -> int:
-    """The pods of all replicas; a replica without a number has one."""
-    counts = (text_of(get(_holder(workload, spec), "replicas")) for spec in workload.pod_specs)
-    return sum(int(count) if count is not None and count.isdigit() else 1 for count in counts)
 
 
 # The backoffLimit of the launcher, which is a Job, if none is set:
@@ -411,8 +408,8 @@ def _volcano(retries: _Retries) -> None:
 
 def _volcano_policies(job: YamlNode | None) -> Iterator[tuple[str, str]]:
     """Event, or exit code, and action of every policy, of the job and of its tasks."""
-    for holder in (job, *items_of(get(job, "tasks"))):
-        for policy in items_of(get(holder, "policies")):
+    for part in (job, *items_of(get(job, "tasks"))):
+        for policy in items_of(get(part, "policies")):
             single = text_of(get(policy, "event")) or text_of(get(policy, "exitCode")) or ""
             events = _texts(get(policy, "events")) or {single}
             for event in sorted(events):
@@ -426,13 +423,22 @@ def _argo(retries: _Retries) -> None:
     """A deleted pod is an Error, which OnFailure, the default, does not retry:
     https://argo-workflows.readthedocs.io/en/latest/retries/"""
     specs = retries.workload.pod_specs
-    templates = [spec for spec in specs if makes_pod(spec)]
+    # A retry of a pod that creates a workload would create it a second time.
+    waiting = [spec for spec in specs if only_waits(spec.shape, spec.node)]
+    templates = [spec for spec in specs if makes_pod(spec) and spec not in waiting]
     # For every template that has none; `{}` is one without a limit.
     shared = [
         spec
         for spec in specs
         if spec.path[-1] in SHARED_STEPS and isinstance(spec.get("retryStrategy"), yaml.MappingNode)
     ]
+    creating = [spec for spec in waiting if spec.text("resource", "action") == "create"]
+    inheriting = [spec.role for spec in creating if spec.get("retryStrategy") is None]
+    if shared and inheriting:
+        raise Refused(
+            f"its retryStrategy is also that of {inheriting[0]}, which would create its workload "
+            "a second time: put it into the templates that run containers"
+        )
     for spec in (*templates, *shared):
         path, strategy = (*spec.path, "retryStrategy"), spec.get("retryStrategy")
         policy = text_of(get(strategy, "retryPolicy"))
@@ -491,13 +497,25 @@ def _spark(retries: _Retries) -> None:
         retries.set_count("restartPolicy", "onFailureRetries")
 
 
-def _task_run(retries: _Retries) -> None:
+def _tekton(retries: _Retries) -> None:
     """Deleted pods are recreated, failed ones retried: tektoncd/pipeline,
-    pkg/reconciler/taskrun/taskrun.go"""
-    if text_of(retries.get("retries")) == "0":
-        raise Refused("its retries are 0: raise that")
-    if retries.get("retries") is None:
-        retries.set_count("retries")
+    pkg/reconciler/taskrun/taskrun.go; a Pipeline has the number in each of its tasks."""
+    if retries.workload.kind.kind == "TaskRun":
+        tasks: list[tuple[str | int, ...]] = [()]
+    elif retries.get() is None:
+        raise SetElsewhere("only the tasks of its Pipeline have the field (spec.tasks[].retries)")
+    else:
+        tasks = [
+            (name, index)
+            for name in ("tasks", "finally")
+            for index, _ in enumerate(items_of(retries.get(name)))
+        ]
+    for task in tasks:
+        count = text_of(retries.get(*task, "retries"))
+        if count == "0":
+            raise Refused("its retries are 0: raise that")
+        if count is None:
+            retries.set_count(*task, "retries")
 
 
 def _pipeline(retries: _Retries) -> None:
@@ -528,6 +546,6 @@ _SETTERS: dict[Retry, Callable[[_Retries], None]] = {
     Retry.ARGO: _argo,
     Retry.RAY_JOB: _ray_job,
     Retry.SPARK: _spark,
-    Retry.TASK_RUN: _task_run,
+    Retry.TEKTON: _tekton,
     Retry.PIPELINE: _pipeline,
 }

@@ -112,7 +112,8 @@ SPOT_LABELS: dict[str, frozenset[str]] = {
     "cloud.google.com/gke-provisioning": frozenset(["spot", "preemptible"]),
 }
 # Labels of nodes that are never spot nodes: https://learn.microsoft.com/azure/aks/use-system-pools
-_NEVER_SPOT = ("kubernetes.azure.com/mode", "system")
+_NEVER_SPOT = ("kubernetes.azure.com/mode", "In", {"system"})
+_ON_EVERY_NODE = ("karpenter.sh/capacity-type", "kubernetes.azure.com/priority")
 # Prefixes of labels that only nodes of one vendor have.
 _VENDORS = {
     "kubernetes.azure.com": "Azure",
@@ -146,73 +147,52 @@ def tolerates(spec: PodSpec, taint: Taint) -> bool:
     return any(row.tolerates(taint) for row in tolerations(spec))
 
 
-def label_preference(key: str, value: str, label: tuple[str, str]) -> SpotPreference:
-    """What a required label of nodes means; `label` is one of spot nodes, beside the known ones."""
-    if key == label[0]:
-        return SpotPreference.TOWARDS if value == label[1] else SpotPreference.AWAY
-    if key in SPOT_LABELS:
-        return SpotPreference.TOWARDS if value in SPOT_LABELS[key] else SpotPreference.AWAY
-    return SpotPreference.AWAY if (key, value) == _NEVER_SPOT else SpotPreference.NONE
-
-
-def expression_preference(node: YamlNode, label: tuple[str, str]) -> SpotPreference:
-    """The same for one of matchExpressions."""
-    key, operator = text_of(get(node, "key")) or "", text_of(get(node, "operator")) or ""
-    spot_values = set(SPOT_LABELS.get(key, ()))
-    if key == label[0]:
-        spot_values.add(label[1])
+def _label_preference(
+    key: str, operator: str, values: set[str | None], label: tuple[str, str]
+) -> SpotPreference:
+    """What a requirement of a label means; `label` is one of spot nodes, beside the known ones."""
+    spot_values = set(SPOT_LABELS.get(key, ())) | ({label[1]} if key == label[0] else set())
+    if (key, operator, values) == _NEVER_SPOT:
+        return SpotPreference.AWAY
     if not spot_values:
         return SpotPreference.NONE
-    if operator in ("Exists", "DoesNotExist"):
-        # `regular` is never written by AKS, but a label of capacity has a value on every node with
-        # Karpenter.
-        if key in ("karpenter.sh/capacity-type", "kubernetes.azure.com/priority"):
-            return SpotPreference.NONE
+    # A label of capacity has a value on every node with Karpenter; `regular` is never written by
+    # AKS.
+    if operator in ("Exists", "DoesNotExist") and key not in _ON_EVERY_NODE:
         return SpotPreference.TOWARDS if operator == "Exists" else SpotPreference.AWAY
-    values = {text_of(item) for item in items_of(get(node, "values"))}
+    is_spot = bool(values & spot_values)
     if operator == "In" and values:
-        return (
-            SpotPreference.TOWARDS
-            if values <= spot_values
-            else SpotPreference.AWAY
-            if not values & spot_values
-            else SpotPreference.NONE
-        )
-    if operator == "NotIn":
-        return SpotPreference.AWAY if values & spot_values else SpotPreference.NONE
-    return SpotPreference.NONE
+        if values <= spot_values:
+            return SpotPreference.TOWARDS
+        return SpotPreference.NONE if is_spot else SpotPreference.AWAY
+    return SpotPreference.AWAY if operator == "NotIn" and is_spot else SpotPreference.NONE
 
 
 def term_preference(term: YamlNode, label: tuple[str, str]) -> SpotPreference:
     """What one of nodeSelectorTerms says: its expressions are ANDed."""
-    directions = {
-        expression_preference(item, label) for item in items_of(get(term, "matchExpressions"))
-    }
-    return (
-        SpotPreference.AWAY
-        if SpotPreference.AWAY in directions
-        else SpotPreference.TOWARDS
-        if SpotPreference.TOWARDS in directions
-        else SpotPreference.NONE
-    )
-
-
-def required_preferences(spec: PodSpec, label: tuple[str, str]) -> set[SpotPreference]:
-    """What the selector and the required affinity say about spot nodes."""
-    return preferences_and_terms(spec, label)[0]
+    preferences = set()
+    for item in items_of(get(term, "matchExpressions")):
+        key, operator = text_of(get(item, "key")) or "", text_of(get(item, "operator")) or ""
+        values = {text_of(value) for value in items_of(get(item, "values"))}
+        preferences.add(_label_preference(key, operator, values, label))
+    order = (SpotPreference.AWAY, SpotPreference.TOWARDS)
+    return next((item for item in order if item in preferences), SpotPreference.NONE)
 
 
 def preferences_and_terms(
     spec: PodSpec, label: tuple[str, str]
 ) -> tuple[set[SpotPreference], set[SpotPreference]]:
-    """The same, and what any of the terms of the affinity says."""
-    directions = {label_preference(key, value, label) for key, value in spec.selector.items()}
+    """What the selector and the required affinity say about spot nodes, and what any of the terms
+    of the affinity says."""
+    preferences = {
+        _label_preference(key, "In", {value}, label) for key, value in spec.selector.items()
+    }
     terms = {term_preference(term, label) for term in spec.required_terms.values()}
     # Terms are ORed: only what all of them say holds.
     if len(terms) == 1:
-        directions |= terms
-    directions.discard(SpotPreference.NONE)
-    return directions, terms
+        preferences |= terms
+    preferences.discard(SpotPreference.NONE)
+    return preferences, terms
 
 
 def foreign_label(spec: PodSpec, label: tuple[str, str]) -> str:
@@ -261,11 +241,11 @@ def prefers(spec: PodSpec, label: tuple[str, str]) -> bool:
 
 def requires_spot(spec: PodSpec, label: tuple[str, str] = CLOUDS["aks"].label) -> bool:
     """Whether the pods run on spot nodes only, by the labels of any cloud or by `label`."""
-    return SpotPreference.TOWARDS in required_preferences(spec, label)
+    return SpotPreference.TOWARDS in preferences_and_terms(spec, label)[0]
 
 
 def is_on_spot(spec: PodSpec, label: tuple[str, str] = CLOUDS["aks"].label) -> bool:
     """Whether the pods are drawn to spot nodes, by force or by preference."""
-    required = required_preferences(spec, label)
+    required = preferences_and_terms(spec, label)[0]
     is_preferred = SpotPreference.AWAY not in required and prefers(spec, label)
     return SpotPreference.TOWARDS in required or is_preferred

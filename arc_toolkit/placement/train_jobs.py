@@ -12,7 +12,7 @@ from typing import Any
 
 from arc_toolkit.edit.files.edits import Refused
 from arc_toolkit.edit.yaml.nodes import get, items_of, text_of
-from arc_toolkit.kube.workloads import COORDINATOR_NAMES, KindFamily
+from arc_toolkit.kube.workloads import KindFamily
 from arc_toolkit.placement.manifests import PodSpec, Workload
 from arc_toolkit.placement.place_plan import PlacementDecision
 from arc_toolkit.placement.spot import SpotCapacity, SpotPolicy
@@ -22,7 +22,7 @@ _OVERRIDES, _PATCHES = "podTemplateOverrides", "runtimePatches"
 RELEASES = {"2.1": _OVERRIDES, "2.2": _PATCHES, "2.3": _PATCHES}
 # The job in which the training runs, in the runtimes that Kubeflow ships, and jobs that prepare it.
 _TRAINING_JOB = "node"
-_NOT_TRAINING = COORDINATOR_NAMES | {"dataset-initializer", "model-initializer"}
+_INITIALIZERS = ("dataset-initializer", "model-initializer")
 # Who set a patch: of the form `domain/path`, and one entry for each.
 _MANAGER = "arc-toolkit.local/place"
 
@@ -32,7 +32,8 @@ def refuse_mixed(workload: Workload, spec: PodSpec, roles: Set[str]) -> None:
     if workload.kind.family is not KindFamily.TRAIN_JOB:
         return
     names = _target_jobs(workload, spec)
-    if len({name in (roles or COORDINATOR_NAMES) for name in names}) > 1:
+    is_coordinator = workload.kind.is_coordinator
+    if len({name in roles if roles else is_coordinator(name) for name in names}) > 1:
         jobs = " and ".join(names)
         raise Refused(f"an entry is for {jobs}, which belong on different nodes: make two of it")
 
@@ -42,7 +43,11 @@ def lacks_training(workload: Workload) -> bool:
     if workload.kind.family is not KindFamily.TRAIN_JOB:
         return False
     names = {name for spec in workload.pod_specs for name in _target_jobs(workload, spec)}
-    return bool(names) and names <= _NOT_TRAINING
+    return bool(names) and not any(_runs_training(workload, name) for name in names)
+
+
+def _runs_training(workload: Workload, job: str) -> bool:
+    return job not in _INITIALIZERS and not workload.kind.is_coordinator(job)
 
 
 def _target_jobs(workload: Workload, spec: PodSpec) -> list[str]:
@@ -97,6 +102,6 @@ def _training_job(workload: Workload, field: str) -> str:
     """The job of an entry without a pod spec, if the training runs in it."""
     for item in items_of(workload.get("spec", field)):
         name = text_of(get(item, "targetJobs", 0, "name"))
-        if name is not None and name not in _NOT_TRAINING:
+        if name is not None and _runs_training(workload, name):
             return name
     return _TRAINING_JOB

@@ -344,6 +344,7 @@ CASES = (
         + "server = client.V1Deployment(spec=client.V1DeploymentSpec(selector={}, template=template))\n"
         + "objects = [server]\n",
         None,
+        settings={"kinds": frozenset(["deployment"])},
         reason="a person works in it",
     ),
 )

@@ -199,11 +199,13 @@ def advised(reason: str) -> Iterator[dict[str, Any]]:
     for command in COMMAND.findall(reason):
         words = command.split()
         options = dict(zip(words[::2], words[1::2], strict=True))
-        assert options.keys() <= {"--spot", "--retries", "--grace", "--cloud"}, command
+        assert options.keys() <= {"--spot", "--retries", "--grace", "--cloud", "--kind"}, command
         settings: dict[str, Any] = {
             "spot": options.get("--spot"),
             "cloud": options.get("--cloud", "aks"),
         }
+        if "--kind" in options:
+            settings["kinds"] = frozenset([options["--kind"].lower()])
         if "--retries" in options:
             settings["retries"] = 3
         if "--grace" in options:

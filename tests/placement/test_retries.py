@@ -240,7 +240,7 @@ def test_the_templates_of_scheduled_kinds() -> None:
     ],
 )
 def test_what_starts_again_by_itself_needs_nothing(version: str, kind: str) -> None:
-    result = place(dump(version, kind, {}), None, retries=3)
+    result = place(dump(version, kind, {}), None, retries=3, kinds=frozenset([kind.lower()]))
     assert (result.after, result.findings) == (None, ())
 
 
@@ -375,5 +375,6 @@ def test_a_policy_of_volcano_that_counts_some_evictions_is_said(event: dict[str,
 def test_a_controller_makes_its_pods_again_without_any_retries(
     version: str, kind: str, spec: dict[str, Any]
 ) -> None:
-    result = place(dump(version, kind, spec), None, retries=3)
+    asked = frozenset([kind.lower()])
+    result = place(dump(version, kind, spec), None, retries=3, kinds=asked)
     assert (result.after, result.refused, result.findings) == (None, None, ())

@@ -101,11 +101,15 @@ class YamlLayout:
         """Other text in the form of a block scalar; None where that form does not have it."""
         header = self._block_header(node)
         body = value.removesuffix("\n")
-        is_plain = body.replace("\n", "").isprintable() and not re.search(r"\A\s|\n\s|\s\Z", body)
+        # Indented lines are text as they are in a literal, and paragraphs in a folded scalar.
+        special = r"\A\s|\s\Z" if node.style == "|" else r"\A\s|\n\s|\s\Z"
+        is_plain = body.replace("\n", "").isprintable() and not re.search(special, body)
         if header is None or not body or not is_plain:
             return None
         blank = self._text[self._line_start(header.end()) : header.end()]
-        lines = self._paragraph_break(node).join(blank + line for line in body.split("\n"))
+        lines = self._paragraph_break(node).join(
+            blank + line if line else "" for line in body.split("\n")
+        )
         return f"{node.style}{'-' * (body == value)}{header[2]}{self._newline}{lines}"
 
     def word(self, node: YamlNode, old: str, new: str) -> Edit:

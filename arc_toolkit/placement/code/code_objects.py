@@ -22,6 +22,7 @@ from arc_toolkit.placement.code.sdk_models import (
     POD_SPEC,
     WITHOUT_PLACE,
     camel_case,
+    framework_of,
     is_model_path,
 )
 from arc_toolkit.placement.manifests import made_node
@@ -44,6 +45,8 @@ class LooseCode:
     node: YamlNode
     message: str
     reason: str
+    # Whether it certainly makes pods.
+    is_certain: bool = True
 
 
 class ObjectReader(ValueReader):
@@ -106,7 +109,32 @@ def find_objects(code: CodeScopes) -> CodeObjects:
                 "and kind"
             )
             objects.loose.append(LooseCode(reader.read(part, statement), message, reason))
+    objects.loose += find_frameworks(code)
     return objects
+
+
+def find_frameworks(code: CodeScopes) -> Iterator[LooseCode]:
+    """Imports of frameworks that make pods when they run; one of each, a certain one first."""
+    imports: dict[str, tuple[bool, YamlNode]] = {}
+    for source in code.sources:
+        for stmt in source.body:
+            for part in ast.walk(stmt):
+                for path in _imported(part):
+                    name, is_certain = framework_of(path) or ("", False)
+                    if name and (name not in imports or is_certain > imports[name][0]):
+                        assert isinstance(part, ast.stmt)
+                        imports[name] = is_certain, place_node(source, part)
+    for name, (is_certain, node) in imports.items():
+        message = f"the pods of {name} are not changed"
+        reason = f"{name} makes them when it runs: use an admission policy of the cluster"
+        yield LooseCode(node, message, reason, is_certain)
+
+
+def _imported(part: ast.AST) -> Iterator[str]:
+    if isinstance(part, ast.Import):
+        yield from (alias.name for alias in part.names)
+    elif isinstance(part, ast.ImportFrom) and part.module and not part.level:
+        yield from (f"{part.module}.{alias.name}" for alias in part.names)
 
 
 def hidden_specs(kind: WorkloadKind, node: YamlNode) -> list[OpaqueNode]:

@@ -20,12 +20,14 @@ from arc_toolkit.findings import FileResult, Finding
 from arc_toolkit.placement.code.code_editor import CodeEditor
 from arc_toolkit.placement.code.code_objects import CodeObjects, find_objects, hidden_specs
 from arc_toolkit.placement.code.code_tasks import CodeTask, find_pipelines
+from arc_toolkit.placement.code.sdk_models import FRAMEWORK_WORDS
 from arc_toolkit.placement.decisions import is_chosen, place_objects
+from arc_toolkit.placement.intents import with_intents
 from arc_toolkit.placement.manifests import Workload, read_objects
 from arc_toolkit.placement.place_plan import SPOT, PlacePlan, PlaceSettings
 
 # One of these is in all code that makes pods in a way that is known here.
-_WORDS = (b"apiVersion", b"kfp", b"kubernetes", b"kubeflow")
+_WORDS = (b"apiVersion", b"kfp", b"kubernetes", b"kubeflow", *FRAMEWORK_WORDS)
 _MAX_LINES = 10_000_000
 
 
@@ -98,7 +100,10 @@ def _report_hidden(plan: CodePlan) -> None:
         entry for entry in plan.objects if id(entry) not in hidden or _has_specs(entry)
     )
     for loose in plan.found.loose if not settings.kinds and not settings.names else ():
-        plan.refuse(SPOT, loose.message, loose.node, loose.reason)
+        if loose.is_certain:
+            plan.refuse(SPOT, loose.message, loose.node, loose.reason)
+        else:
+            plan.add_finding(SPOT, "note", loose.message, loose.node, loose.reason)
 
 
 def _report_tasks(plan: CodePlan) -> None:
@@ -122,7 +127,8 @@ def _ignores(sources: Sequence[Source]) -> Ignores:
     """The ignores of all sources, by the lines of the file."""
     lines: dict[int, frozenset[str]] = {}
     for source in sources:
-        for line, rules in find_ignores(source.text).lines.items():
+        ignores = with_intents(find_ignores(source.text), source.text)
+        for line, rules in ignores.lines.items():
             place = source.file_line(line) if line else 0
             lines[place] = lines.get(place, frozenset()) | rules
     return Ignores(lines)
@@ -184,6 +190,9 @@ class WorkloadCodeTask(FileTask[CodeText, CodePlan]):
                 for cell in text.broken
             ]
         return plan
+
+    def why_unchanged(self, plan: CodePlan) -> str:
+        return plan.why_unchanged
 
 
 def _foreign() -> Unreadable:

@@ -80,6 +80,32 @@ WITHOUT_PLACE = {
         "train": "it has no options: add a RuntimePatch with a PodSpecPatch, which can be placed"
     },
 }
+# Frameworks whose pods no file here has: an import, what it shows, and whether pods are certain.
+# The first that fits counts.
+_AIRFLOW, _FLYTE, _DASK, _METAFLOW = "Airflow", "Flyte", "Dask", "Metaflow"
+FRAMEWORKS = (
+    ("airflow.providers.cncf.kubernetes", _AIRFLOW, True),
+    ("airflow.contrib.operators.kubernetes_pod_operator", _AIRFLOW, True),
+    ("airflow", _AIRFLOW, False),
+    ("flytekit", _FLYTE, True),
+    ("flytekitplugins", _FLYTE, True),
+    ("flyte", _FLYTE, True),
+    ("dask_kubernetes", _DASK, True),
+    ("dask_gateway", _DASK, True),
+    ("dask", _DASK, False),
+    ("distributed", _DASK, False),
+    ("metaflow.kubernetes", _METAFLOW, True),
+    ("metaflow", _METAFLOW, False),
+)
+FRAMEWORK_WORDS = (b"airflow", b"flyte", b"dask", b"distributed", b"metaflow")
+
+
+def framework_of(path: str) -> tuple[str, bool] | None:
+    """The framework that an import is of, and whether its pods are certain."""
+    for prefix, name, is_certain in FRAMEWORKS:
+        if path == prefix or path.startswith(f"{prefix}."):
+            return name, is_certain
+    return None
 
 
 def is_model_path(path: str) -> bool:

@@ -23,6 +23,7 @@ from arc_toolkit.placement.decisions import (
     shown_spec,
     spot_refusal,
 )
+from arc_toolkit.placement.intents import is_avoided
 from arc_toolkit.placement.manifests import PREFERRED, PodSpec, Workload, makes_pod, pods_of
 from arc_toolkit.placement.place_plan import PlacementDecision, PlacePlan, SetElsewhere
 from arc_toolkit.placement.spot import (
@@ -31,7 +32,7 @@ from arc_toolkit.placement.spot import (
     SpotPolicy,
     SpotPreference,
     is_on_spot,
-    required_preferences,
+    preferences_and_terms,
     requires_spot,
     tolerates,
     tolerations,
@@ -74,6 +75,10 @@ def _advise(
     plan: PlacePlan, workload: Workload, decisions: Iterable[PlacementDecision], command: str
 ) -> Advice:
     """The command if `place` would change something by these decisions, or its refusal."""
+    if is_avoided(workload.intent):
+        return Advice()
+    if workload.kind.is_always_on and workload.intent is None:
+        command = f"{command} --kind {workload.kind.kind}"
     editor = plan.new_editor()
     try:
         for decision in (decide_keys(workload), *decisions):
@@ -147,7 +152,7 @@ def grace_longer_than_notice(plan: PlacePlan) -> None:
 @rule("warning")
 def serving_on_spot(plan: PlacePlan) -> None:
     for workload in plan.workloads:
-        reason = spot_refusal(workload)
+        reason = spot_refusal(workload, plan.settings)
         if reason and any(map(is_on_spot, pods_of(workload))):
             message = f"{workload.shown} is on spot nodes"
             plan.report(serving_on_spot, message, workload.node, reason)
@@ -190,7 +195,7 @@ def _only_tolerates(spec: PodSpec) -> bool:
         row.key in SPOT_LABELS and row.value in (None, *SPOT_LABELS[row.key])
         for row in tolerations(spec)
     )
-    is_away = SpotPreference.AWAY in required_preferences(spec, CLOUDS["aks"].label)
+    is_away = SpotPreference.AWAY in preferences_and_terms(spec, CLOUDS["aks"].label)[0]
     return is_for_spot and not is_on_spot(spec) and not is_away and not _chooses_nodes(spec)
 
 
