@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -66,6 +66,7 @@ class AttemptContext:
     failure: tuple[str, str] | None = None  # AzureML's own code and diagnostics
     # and whether it names this node
     file_evidence: list[tuple[FileEvidence, bool]] = field(default_factory=list)
+    gang_evidence: Sequence[FileEvidence] = ()  # in the files of all ranks of this attempt
     single_rank: bool = True  # not a rank of a gang, so what the job's files say is of this node
 
     @property

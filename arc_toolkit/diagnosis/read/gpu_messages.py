@@ -8,12 +8,8 @@ are not among them.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import replace
 from enum import StrEnum
 from typing import NamedTuple
-
-from arc_toolkit.diagnosis.model import Attempt, Cause, CauseKind, RunOutcome
 
 # NVIDIA's Xid catalogue for Ampere and newer, "immediate action" and "description" (November 2026):
 # https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html
@@ -194,41 +190,3 @@ def messages_in(text: str) -> list[tuple[GpuProof, str]]:
     places = ((anchor, data.find(anchor)) for anchor in ANCHORS)
     readings = (message_at(data, at, len(data), anchor) for anchor, at in places if at >= 0)
     return [message for message in readings if message is not None]
-
-
-def weigh_by_other_nodes(attempts: Sequence[Attempt]) -> list[Attempt]:
-    """A driver that fails and a GPU that is not found are of the node if the same job then
-    succeeded elsewhere, and of the job or its image if it failed in the same way on another
-    node."""
-    questions = [attempt for attempt in attempts if _open_question(attempt.cause)]
-    if not questions:
-        return list(attempts)
-    good: dict[str, set[tuple[int, str]]] = {}
-    for attempt in attempts:
-        if attempt.outcome is RunOutcome.SUCCEEDED and attempt.node:
-            good.setdefault(attempt.job, set()).add((attempt.number, attempt.node))
-    failed_nodes: dict[tuple[str, str], set[str]] = {}
-    for attempt in questions:
-        if attempt.node and (reason := _open_question(attempt.cause)):
-            failed_nodes.setdefault((attempt.job, reason), set()).add(attempt.node)
-    return [_weigh(attempt, good.get(attempt.job, set()), failed_nodes) for attempt in attempts]
-
-
-def _open_question(cause: Cause | None) -> str | None:
-    reason = cause.evidence[0].reason if cause and cause.evidence else ""
-    return reason if reason in (GpuProof.DRIVER, GpuProof.MISSING) else None
-
-
-def _weigh(
-    attempt: Attempt, good: set[tuple[int, str]], failed_nodes: dict[tuple[str, str], set[str]]
-) -> Attempt:
-    cause, reason = attempt.cause, _open_question(attempt.cause)
-    if cause is None or reason is None:
-        return attempt
-    if any(number > attempt.number and node != attempt.node for number, node in good):
-        return replace(
-            attempt, cause=Cause(CauseKind.NODE_FAULT, "medium", cause.evidence, blames_node=True)
-        )
-    if len(failed_nodes.get((attempt.job, reason), ())) > 1:
-        return replace(attempt, cause=Cause(CauseKind.USER, "low", cause.evidence))
-    return attempt
