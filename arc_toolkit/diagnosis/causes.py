@@ -178,7 +178,9 @@ def _was_lost_with_its_node(findings: AttemptEvidence) -> Answer:
 
 def _was_killed_for_memory(findings: AttemptEvidence) -> Answer:
     """OOMKilled is the container's own limit, unless the node ran out in the same minute."""
-    answer = _first([*findings.containers, *findings.texts, *findings.node], CauseKind.OWN_MEMORY)
+    candidates = [*findings.containers, *findings.texts, *findings.node]
+    sure = [item for item in candidates if item.confidence != "low"]
+    answer = _first(sure, CauseKind.OWN_MEMORY)
     return [*_system_oom(findings, SAME_KILL_SECONDS), *answer] if answer else []
 
 

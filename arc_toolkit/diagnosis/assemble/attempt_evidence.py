@@ -118,8 +118,10 @@ def gather(context: AttemptContext) -> AttemptEvidence:
     return AttemptEvidence(context, end, of_pod, containers, _node_candidates(context), texts)
 
 
-# The program says that it was asked to stop, or that what provided its data went away.
-_NOT_BY_ITSELF = (LogEndingKind.STOPPED, LogEndingKind.MOUNT_LOST)
+# The program says that it was asked to stop, that what provided its data went away, or that one of
+# its processes was killed, which is not an error of theirs.
+_NOT_BY_ITSELF = (LogEndingKind.STOPPED, LogEndingKind.MOUNT_LOST, LogEndingKind.CHILD_KILLED)
+_UNSURE_ENDINGS = (LogEndingKind.OWN_ERROR, LogEndingKind.CHILD_KILLED)
 
 
 def _drop_own_errors(candidates: list[CauseCandidate]) -> list[CauseCandidate]:
@@ -454,7 +456,7 @@ def _file_candidates(context: AttemptContext) -> list[CauseCandidate]:
         if reason == NOTICED:
             candidates.append(CauseCandidate(item.evidence, kind, "high", tied=True))
             continue
-        sure = printed and tied and reason != LogEndingKind.OWN_ERROR
+        sure = printed and tied and reason not in _UNSURE_ENDINGS
         candidates.append(
             CauseCandidate(item.evidence, kind, "medium" if sure else "low", tied=tied)
         )

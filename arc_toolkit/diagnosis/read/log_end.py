@@ -1,25 +1,30 @@
-"""How a Python program ends: an exception that nothing caught, at the end of its log.
+"""The end of a log: how the process ended, and what it said about its GPU when it did.
 
-A handled exception looks the same, but the program goes on and prints more, or its logger wrote a
-line before it. So a traceback counts only if nothing but the rest of its message and the usual
-epilogue of Python, CUDA, launchers and AzureML follows. That the program ended is one question, and
-whether by itself another: it may have been asked to stop, lost a peer, or lost its storage. Of an
-exception only the name of its class is kept: messages may contain secrets. How programs in other
-languages and launchers end is in log_endings.py.
+Position decides. An exception ends a process only if nothing but the rest of its message and the
+usual epilogue of Python, CUDA, launchers and AzureML follows. A message about a GPU counts only in
+that final exception or, without one, in the last message of the runtime; a line of the kernel only
+if the program did not go on after it. A quotation, a denial, a warning or a handled error elsewhere
+in the log proves nothing. That the program ended is one question, and whether by itself another: it
+may have been asked to stop, lost a peer, or lost its storage. Of an exception only the name of its
+class is kept: messages may contain secrets. How launchers, shells and other programs end is in
+log_endings.py.
 """
 
 from __future__ import annotations
 
+import builtins
 import json
 import re
 from collections.abc import Iterable
 from contextlib import suppress
+from typing import NamedTuple
 
 from arc_toolkit.diagnosis.read import log_endings
+from arc_toolkit.diagnosis.read.gpu_messages import GpuProof, kernel_xid, messages_in
 from arc_toolkit.diagnosis.read.log_endings import LogEndingKind
 from arc_toolkit.notices.run_log import PREFIX as RUN_PREFIX
 
-MARK = b"Traceback "  # with colours the rest of the line is not one literal
+TRACEBACK = b"Traceback "  # with colours the rest of the line is not one literal
 _HEADER = "Traceback (most recent call last):"
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
 
@@ -34,13 +39,16 @@ _PREFIX = re.compile(
 )
 # Ray: RayTaskError(ValueError)
 _NAME = re.compile(r"([A-Za-z_][\w.]{0,120})(?:\(\w{1,80}\))?(?::|$)")
-# A logger's line before a traceback: the program caught the exception and reported it. Not if the
+# A logger's warning before a traceback: the program caught the exception and goes on. Not if the
 # logger is that of a library in the background, of torchrun, or of Spark's JVM.
-_LOGGED = re.compile(r"\b(?:ERROR|WARN(?:ING)?|CRITICAL)\b")
+_LOGGED = re.compile(r"\bWARN(?:ING)?\b|\bERROR\b.*(?i:retry|again|skip|continu|fall|ignor)")
 _OTHER_LOGGER = re.compile(
     r"WARNING:(?:tensorflow|absl)|wandb: |.*torch[./]distributed[./]elastic"
-    r"|\d\d/\d\d/\d\d [\d:]{8} (?:ERROR|WARN) \w+: "
+    r"|\d\d/\d\d/\d\d [\d:]{8} WARN \w+: "
 )
+# `+ Exception Group Traceback (most recent call last):`, and the frames beside it
+_GROUP = re.compile(r"^ *\+ Exception Group Traceback \(most recent call last\):$")
+_GROUP_LINE = re.compile(r"^ *(?:\| ?|\+[-+]+(?: .*)?$)")
 # rich.traceback draws a box: the header in its upper edge, the exception after its lower edge.
 _BOX_TOP = re.compile(r"^[^\w\s]{2,} Traceback \(most recent call last\) [^\w\s]{2,}$")
 _BOX_SIDE, _BOX_END = ("│", "|", "❱"), ("╰", "└", "+--")
@@ -70,6 +78,9 @@ _EPILOGUE = re.compile(
     r"|frame #\d|.*\(core dumped\)|Aborted$|Segmentation fault$"
     r"|\[[\d:]{8}\] +WARNING +Sending process"
     r"|\[[\d:]{8}\] +ERROR +failed \(exitcode: |.*torch\.distributed\.elastic\.multiprocessing"
+    r"|: [\w.$]{1,200}(?:Exception|Error)\b|Caused by: |Driver stacktrace:"
+    r"|\d\d/\d\d/\d\d [\d:]{8} \w+ (?:ShutdownHook|SparkContext|SparkUI|MemoryStore|BlockManager"
+    r"|MapOutputTracker|OutputCommit|\w*SchedulerBackend|\w*ShutdownHook)"
     r"|For simplicity, JAX has removed|You can suppress this exception and fall back"
 )
 # The message of a library's exception may have several lines; that of a program seldom has.
@@ -148,16 +159,133 @@ _RAN_ANOTHER = frozenset({"CalledProcessError", "ProcessRaisedException"})
 _EXIT_CODE = re.compile(r"^ *exitcode *: (-?\d{1,3})\b")
 
 
-def log_ending(tail: bytes) -> tuple[LogEndingKind, str] | None:
-    """What the end of a log says, with the exception's class; None if nothing certain."""
+# A final exception of these classes is the program's, whatever words its message quotes.
+_OF_PROGRAM = frozenset(
+    name
+    for name, value in vars(builtins).items()
+    if isinstance(value, type) and issubclass(value, Exception)
+) - {"RuntimeError", "OSError", "SystemError", "Exception"}
+_EXCEPTION = re.compile(r"[A-Za-z_][\w.]{0,120}(?:Error|Exception|Failure)\w{0,40}(?:\(\w+\))?: ")
+# An exception that an error of a GPU may have raised; GPU memory that is full is the program's.
+_OF_GPU = re.compile(r"CUDA|cuda|NCCL|nccl|CUDNN|cuDNN|CUBLAS|NVML|GPU|XlaRuntime|Accelerator")
+_GPU_MEMORY = re.compile(r"OutOfMemoryError|out of memory|RESOURCE_EXHAUSTED")
+MAX_MESSAGE_LINES = 4  # of an exception without a traceback, besides the epilogue
+
+
+class LogEnd(NamedTuple):
+    """What the end of a log says."""
+
+    ending: tuple[LogEndingKind, str] | None = None  # with the exception's class
+    gpu_messages: tuple[tuple[GpuProof, str], ...] = ()
+    xids: tuple[int, ...] = ()  # of kernel lines, in order, without repeats
+
+
+class _Exception(NamedTuple):
+    """The final exception: its traceback begins at `start`, and its line is `at`."""
+
+    start: int
+    at: int
+    name: str
+
+
+def log_end(tail: bytes) -> LogEnd:
+    """From the last bytes of a log."""
     text = _COLOUR.sub("", tail.decode("utf-8", "replace"))
     # `run` writes after the process has ended.
     printed = (line for line in text.splitlines() if RUN_PREFIX not in line)
-    lines = [line[_end_of_prefix(line) :] for line in map(_message, printed)]
-    lines = _drop_ignored(_unbox(lines))
+    unprefixed = [line[_end_of_prefix(line) :] for line in map(_message, printed)]
+    xids = [(kernel_xid(line), index) for index, line in enumerate(unprefixed) if "NVRM: " in line]
+    kernel_lines = {index: xid for xid, index in xids if xid is not None}
+    program_lines = [line for index, line in enumerate(unprefixed) if index not in kernel_lines]
+    lines = _drop_ignored(_unbox(program_lines))
     while lines and not lines[-1].strip():
         lines.pop()
-    return _python_ending(lines) or log_endings.ending(lines, _GOES_ON)
+    ending = _python_ending(lines) or log_endings.ending(lines, _GOES_ON)
+    final = _final_exception(lines)
+    is_programs = final is not None and not _may_be_of_gpu(lines[final.at], final.name)
+    begin = final.start if final else max(len(lines) - 1, 0)
+    messages = [hit for line in lines[begin:] for hit in _gpu_messages(line)]
+    for line in lines[_last_message(lines, begin) : begin]:
+        # A lost peer may raise any exception, a broken GPU does not.
+        messages += [
+            hit for hit in _gpu_messages(line) if not is_programs or hit[0] is GpuProof.PEER
+        ]
+    survived = max(
+        (index for index, line in enumerate(unprefixed) if _is_progress(line)), default=-1
+    )
+    return LogEnd(
+        ending,
+        tuple(dict.fromkeys(messages)),
+        ()
+        if is_programs
+        else tuple(dict.fromkeys(xid for at, xid in kernel_lines.items() if at > survived)),
+    )
+
+
+def _gpu_messages(line: str) -> list[tuple[GpuProof, str]]:
+    """Not in the source lines of a traceback, nor in an exception that only quotes the words."""
+    match = _NAME.match(line)
+    if match and match[1].rpartition(".")[2] in _OF_PROGRAM:
+        return []
+    is_source = line.startswith("  ") and not line.lstrip().startswith("what(): ")
+    return [] if is_source else messages_in(line)
+
+
+def _may_be_of_gpu(line: str, name: str) -> bool:
+    return (
+        (name not in _OF_PROGRAM or name == "AssertionError")  # `expected 8 GPUs, found 7`
+        and _OF_GPU.search(line) is not None
+        and _GPU_MEMORY.search(line) is None
+    )
+
+
+def _is_progress(line: str) -> bool:
+    return _GOES_ON.search(line) is not None and _EPILOGUE.match(line) is None
+
+
+def _final_exception(lines: list[str]) -> _Exception | None:
+    """The exception at the end, with a traceback or without; of a launcher, those of its
+    processes."""
+    headers = [index for index, line in enumerate(lines) if line.endswith(_HEADER)]
+    begin = headers[-1] + 1 if headers else len(lines)
+    at = next((at for at in range(begin, len(lines)) if not lines[at].startswith(" ")), len(lines))
+    match = _NAME.match(lines[at]) if at < len(lines) else None
+    if match and not any(_is_more(line, "." in match[1]) for line in lines[at + 1 :]):
+        name = match[1].rpartition(".")[2]
+        if name in _RAN_ANOTHER or name == _LAUNCHER:
+            return _first_of_children(lines, headers) or _Exception(headers[-1], at, name)
+        return _Exception(_start_of_chain(lines, headers), at, name)
+    message_lines = 0
+    for at in range(len(lines) - 1, -1, -1):
+        if _EXCEPTION.match(lines[at]) and (match := _NAME.match(lines[at])):
+            return _Exception(at, at, match[1].rpartition(".")[2])
+        message_lines += _EPILOGUE.match(lines[at]) is None
+        if message_lines >= MAX_MESSAGE_LINES or _is_progress(lines[at]):
+            break
+    return None
+
+
+def _first_of_children(lines: list[str], headers: list[int]) -> _Exception | None:
+    """The first exception after the last progress: that of a process of the launcher."""
+    for header in headers[:-1]:
+        at = next(
+            (at for at in range(header + 1, len(lines)) if not lines[at].startswith(" ")), None
+        )
+        match = _NAME.match(lines[at]) if at is not None else None
+        if match and at is not None and not any(map(_is_progress, lines[at + 1 :])):
+            return _Exception(header, at, match[1].rpartition(".")[2])
+    return None
+
+
+def _last_message(lines: list[str], start: int) -> int:
+    """Where the runtime's last message begins, directly before the final exception or line."""
+    while start and (
+        _EPILOGUE.match(lines[start - 1])
+        or lines[start - 1].startswith("+ ")  # bash -x
+        or (_OF_GPU.search(lines[start - 1]) and not _is_progress(lines[start - 1]))
+    ):
+        start -= 1
+    return start
 
 
 def _python_ending(lines: list[str]) -> tuple[LogEndingKind, str] | None:
@@ -280,10 +408,16 @@ def _end_of_prefix(line: str) -> int:
 
 
 def _unbox(lines: list[str]) -> list[str]:
-    """The tracebacks of rich as Python writes them."""
-    result, inside = [], False
+    """The tracebacks of rich and of exception groups as Python writes them."""
+    result, inside, in_group = [], False, False
     for line in lines:
-        if _BOX_TOP.match(line.strip()):
+        if _GROUP.match(line):
+            result.append(_HEADER)
+            in_group = True
+        elif in_group and (match := _GROUP_LINE.match(line)):
+            if framed := line[match.end() :]:
+                result.append(framed)
+        elif _BOX_TOP.match(line.strip()):
             result.append(_HEADER)
             inside = True
         elif inside and line.strip().startswith(_BOX_SIDE):
