@@ -160,7 +160,10 @@ def _pod_candidates(pod: PodState, context: AttemptContext) -> list[CauseCandida
         candidates.append(reading_candidate(EvidenceSource.POD_STATUS, pod.reason, reading, time))
     elif signal := table.get((EvidenceSource.POD_STATUS, pod.reason)):
         candidates.append(signal_candidate(signal, pod.end))
+    begin, end, tie = _window(context)
     for event in context.cluster.events_of_pod(pod):
+        if tie == "exact" and event.time is not None and not begin <= event.time <= end:
+            continue  # the pod survived it, or was gone
         if event.reason == "Evicted" and container_evidence.is_eviction(event.message):
             candidates.append(
                 _eviction_candidate(EvidenceSource.POD_EVENT, pod, event.message, event.time)
@@ -193,7 +196,11 @@ def _refusal(pod: PodState, context: AttemptContext) -> Reading | None:
         is_within(time, pod.start, START_UP_SECONDS, LOOK_AHEAD_SECONDS) for time in starts
     )
     return container_evidence.refusal_reading(
-        pod.reason, pod.message, cluster.fewer_devices.get(node), just_started
+        pod.reason,
+        pod.message,
+        cluster.fewer_devices.get(node),
+        just_started,
+        cluster.node_resources.get(node, frozenset()),
     )
 
 
@@ -392,6 +399,12 @@ def _log_candidates(failure: tuple[str, str] | None) -> list[CauseCandidate]:
             str(pattern.get("message", "")), lambda name: name.endswith(signals.MAIN_CONTAINER)
         )
         return [reading_candidate(EvidenceSource.LOG, "Evicted", reading, None)]
+    refused = container_evidence.refusal_reading(
+        str(pattern.get("reason", "")), str(pattern.get("message", ""))
+    )
+    if refused and refused.kind is CauseKind.SETUP:
+        reason = str(pattern.get("reason", ""))
+        return [reading_candidate(EvidenceSource.LOG, reason, refused, None)]
     containers = [
         (str(item.get("name", "")), str(item.get("reason", "")))
         for item in rows(pattern.get("containers"))
