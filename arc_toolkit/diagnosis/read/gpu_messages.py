@@ -166,7 +166,7 @@ MARKS = (
 )
 # The line denies the error, quotes it, warns of it, or says that it was handled.
 _DENIED = re.compile(
-    r"(?i:\b(?:no|not|without|never|zero|0|if|when|caught|handled|ignor\w+|retr\w+|recover\w*"
+    r"(?i:\b(?:no|not|without|never|zero|0|if|when|caught|handled|ignor\w+|retr(?:y|ied|ying)|recover\w*"
     r"|warn\w*|\w*warning|info|debug|e\.g\.)[\s:,(])"
     r"|(?:^|[\s(\[{:=])[\"'`](?!\w+\.\w+:)|^\++ |^[#>|{]"
 )
