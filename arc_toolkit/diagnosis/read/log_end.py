@@ -210,9 +210,11 @@ def log_end(tail: bytes) -> LogEnd:
         messages += [
             hit for hit in _gpu_messages(line) if not is_programs or hit[0] is GpuProof.PEER
         ]
-    survived = max(
-        (index for index, line in enumerate(unprefixed) if _is_progress(line)), default=-1
-    )
+    survived = -1
+    for index in range(len(unprefixed) - 1, min(kernel_lines, default=len(unprefixed)), -1):
+        if _is_progress(unprefixed[index]):
+            survived = index
+            break
     return LogEnd(
         ending,
         tuple(dict.fromkeys(messages)),

@@ -50,8 +50,9 @@ HOSTNAME = re.compile(
     + rb"([a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?)(?=\r?\n)",
     re.MULTILINE,
 )
-RUN_ID = re.compile(rb"(?:AZUREML|MLFLOW)_RUN_ID=['\"]?([A-Za-z0-9_.-]{1,255})")
-POD_UID = re.compile(rb"POD_UID=['\"]?([A-Za-z0-9_.-]{1,255})")
+RUN_IDS = (b"AZUREML_RUN_ID=", b"MLFLOW_RUN_ID=")
+POD_UID = b"POD_UID="
+IDENTITY = re.compile(rb"['\"]?([A-Za-z0-9_.-]{1,255})")
 # How AzureML writes the end of a Kubernetes job, in its three spellings, and of a preempted one.
 FAILED = b"job failed."
 JOB_FAILED = re.compile(
@@ -62,8 +63,6 @@ PREEMPTED = b" PreemptionError: Nodes of this job got pre-empted"
 RUN_LINE = b"kit-run 2"  # of `arc-toolkit run`, with the first digit of its time
 END_MARKS = (TRACEBACK, *gpu_messages.MARKS)
 
-RUN_ID_END = b"_RUN_ID="
-POD_UID_END = b"D_UID="
 DATE_END = b"TC 2"
 
 CHUNK = 1 << 17  # most logs fit in it, and it fits in the second-level cache
@@ -330,8 +329,10 @@ def _is_word(byte: int) -> bool:
 def _read_head(data: bytearray, end: int, result: LogScan) -> None:
     """The first run id, pod UID and `date`."""
     head = min(end, HEAD)
-    result.run_id = _field(RUN_ID, data, RUN_ID_END, head)
-    result.pod_uid = _field(POD_UID, data, POD_UID_END, head)
+    run_ids = [hit for literal in RUN_IDS if (hit := _field(data, literal, head))]
+    result.run_id = min(run_ids)[1] if run_ids else None
+    pod_uid = _field(data, POD_UID, head)
+    result.pod_uid = pod_uid[1] if pod_uid else None
     head = min(end, DATE_HEAD)
     at = data.find(DATE_END, 0, head)
     while at >= 0:
@@ -344,12 +345,12 @@ def _read_head(data: bytearray, end: int, result: LogScan) -> None:
         at = data.find(DATE_END, at + len(DATE_END), head)
 
 
-def _field(pattern: re.Pattern[bytes], data: bytearray, literal: bytes, end: int) -> str | None:
+def _field(data: bytearray, literal: bytes, end: int) -> tuple[int, str] | None:
+    """The first value after a literal, and where it is."""
     at = data.find(literal, 0, end)
     while at >= 0:
-        match = pattern.search(data, max(at - len(b"AZUREML"), 0), min(at + 300, end))
-        if match and match.start() <= at:
-            return match[1].decode("ascii")
+        if match := IDENTITY.match(data, at + len(literal), end):
+            return at, match[1].decode("ascii")
         at = data.find(literal, at + len(literal), end)
     return None
 
