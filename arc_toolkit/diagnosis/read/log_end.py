@@ -200,7 +200,9 @@ def log_end(tail: bytes) -> LogEnd:
     lines = _drop_ignored(_unbox(program_lines))
     while lines and not lines[-1].strip():
         lines.pop()
-    ending = _python_ending(lines) or log_endings.ending(lines, _GOES_ON)
+    ending = _python_ending(lines)
+    if ending is None and log_endings.has_mark(tail):
+        ending = log_endings.ending(lines, _GOES_ON)
     final = _final_exception(lines)
     is_programs = final is not None and not _may_be_of_gpu(lines[final.at], final.name)
     begin = final.start if final else max(len(lines) - 1, 0)
@@ -234,6 +236,9 @@ def _gpu_messages(line: str) -> list[tuple[GpuProof, str]]:
 
 
 def _may_be_of_gpu(line: str, name: str) -> bool:
+    """Whether an error of a GPU may have raised it; a launcher only reports that a process ended."""
+    if name == _LAUNCHER or name in _RAN_ANOTHER:
+        return True
     return (
         (name not in _OF_PROGRAM or name == "AssertionError")  # `expected 8 GPUs, found 7`
         and _OF_GPU.search(line) is not None
@@ -250,7 +255,7 @@ def _final_exception(lines: list[str]) -> _Exception | None:
     processes."""
     headers = [index for index, line in enumerate(lines) if line.endswith(_HEADER)]
     begin = headers[-1] + 1 if headers else len(lines)
-    at = next((at for at in range(begin, len(lines)) if not lines[at].startswith(" ")), len(lines))
+    at = _after_frames(lines, begin)
     match = _NAME.match(lines[at]) if at < len(lines) else None
     if match and not any(_is_more(line, "." in match[1]) for line in lines[at + 1 :]):
         name = match[1].rpartition(".")[2]
@@ -270,11 +275,9 @@ def _final_exception(lines: list[str]) -> _Exception | None:
 def _first_of_children(lines: list[str], headers: list[int]) -> _Exception | None:
     """The first exception after the last progress: that of a process of the launcher."""
     for header in headers[:-1]:
-        at = next(
-            (at for at in range(header + 1, len(lines)) if not lines[at].startswith(" ")), None
-        )
-        match = _NAME.match(lines[at]) if at is not None else None
-        if match and at is not None and not any(map(_is_progress, lines[at + 1 :])):
+        at = _after_frames(lines, header + 1)
+        match = _NAME.match(lines[at]) if at < len(lines) else None
+        if match and not any(map(_is_progress, lines[at + 1 :])):
             return _Exception(header, at, match[1].rpartition(".")[2])
     return None
 
@@ -294,9 +297,7 @@ def _python_ending(lines: list[str]) -> tuple[LogEndingKind, str] | None:
     # A progress bar before it in the same line does not matter, a logger's prefix does.
     headers = [index for index, line in enumerate(lines) if line.endswith(_HEADER)]
     begin = headers[-1] + 1 if headers else len(lines)
-    at = begin
-    while at < len(lines) and lines[at].startswith(" "):
-        at += 1
+    at = _after_frames(lines, begin)
     # A log that several processes write may have lost the header of the launcher's own traceback.
     at = max(
         (index for index, line in enumerate(lines) if index > at and _LAUNCHER_LINE.match(line)),
@@ -335,10 +336,7 @@ def _process_ending(
     kinds = set()
     for index, line in enumerate(lines):
         if line.endswith(_HEADER):
-            at = next(
-                (at for at in range(index + 1, len(lines)) if not lines[at].startswith(" ")),
-                len(lines),
-            )
+            at = _after_frames(lines, index + 1)
             match = _NAME.match(lines[at]) if at < len(lines) else None
             if match and not _line_after(lines, at).startswith(_CHAINED):
                 kinds.add(_kind(match[1].rpartition(".")[2], lines[at : at + 1], []))
@@ -346,6 +344,13 @@ def _process_ending(
         return LogEndingKind.PEER_LOST, answer[1]
     outside = kinds & {LogEndingKind.PEER_LOST, LogEndingKind.MOUNT_LOST}
     return (min(outside), answer[1]) if outside and kinds == outside else answer
+
+
+def _after_frames(lines: list[str], start: int) -> int:
+    """The line of the exception, after the frames of its traceback."""
+    while start < len(lines) and lines[start].startswith(" "):
+        start += 1
+    return start
 
 
 def _line_after(lines: list[str], index: int) -> str:
@@ -397,10 +402,7 @@ def _drop_ignored(lines: list[str]) -> list[str]:
             result.append(lines[at])
             at += 1
             continue
-        at = header + 1
-        while at < len(lines) and lines[at].startswith(" "):
-            at += 1
-        at += 1  # the exception
+        at = _after_frames(lines, header + 1) + 1  # the line after the exception
     return result
 
 

@@ -238,6 +238,12 @@ LOST_PEER = re.compile(
 )
 
 
+def has_mark(tail: bytes) -> bool:
+    """Whether the last bytes of a log may have such an ending."""
+    last = tail[-MARKS_BYTES:]
+    return LAUNCH_MARK in last or any(mark in last for mark in MARKS)
+
+
 def ending(lines: list[str], goes_on: re.Pattern[str]) -> tuple[LogEndingKind, str] | None:
     """What the last lines say; None if they are not the end of a process."""
     for row in ENDINGS:

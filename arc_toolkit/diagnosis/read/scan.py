@@ -24,7 +24,7 @@ from arc_toolkit.diagnosis.model import LogFile, SkippedFile
 from arc_toolkit.diagnosis.read import gpu_messages
 from arc_toolkit.diagnosis.read.gpu_messages import GpuProof
 from arc_toolkit.diagnosis.read.log_end import TRACEBACK, log_end
-from arc_toolkit.diagnosis.read.log_endings import LAUNCH_MARK, MARKS, MARKS_BYTES, LogEndingKind
+from arc_toolkit.diagnosis.read.log_endings import LAUNCH_MARK, MARKS_BYTES, LogEndingKind, has_mark
 from arc_toolkit.diagnosis.read.unpack import GZIP, READ_ERRORS, decode_utf_16, error_reason, unzip
 from arc_toolkit.notices.run_log import PREFIX, RunRecord, read_run, read_runs
 
@@ -360,10 +360,9 @@ def _read_tail(tail: bytes, result: LogScan) -> None:
     if RUN_LINE in tail:
         result.run = read_run(tail.decode("utf-8", "replace"))
     # A program's output is in a log without a node line; the others have one mark, to save time.
-    last = tail[-MARKS_BYTES:]
     if (
-        LAUNCH_MARK in last
-        or (not result.nodes and any(mark in last for mark in MARKS))
+        LAUNCH_MARK in tail[-MARKS_BYTES:]
+        or (not result.nodes and has_mark(tail))
         or any(mark in tail for mark in END_MARKS)
     ):
         result.ending, result.gpu_messages, result.xids = log_end(tail)
