@@ -181,9 +181,10 @@ class LogEnd(NamedTuple):
 
 
 class _Exception(NamedTuple):
-    """The final exception: its traceback begins at `start`, and its line is `at`."""
+    """An exception: the first traceback of its chain, its last traceback, and its line."""
 
     start: int
+    header: int
     at: int
     name: str
 
@@ -200,10 +201,11 @@ def log_end(tail: bytes) -> LogEnd:
     lines = _drop_ignored(_unbox(program_lines))
     while lines and not lines[-1].strip():
         lines.pop()
-    ending = _python_ending(lines)
+    uncaught = _uncaught_exception(lines)
+    ending = _python_ending(lines, uncaught) if uncaught else None
     if ending is None and log_endings.has_mark(tail):
         ending = log_endings.ending(lines, _GOES_ON)
-    final = _final_exception(lines)
+    final = _first_of_children(lines, uncaught) if uncaught else _untraced_exception(lines)
     is_programs = final is not None and not _may_be_of_gpu(lines[final.at], final.name)
     begin = final.start if final else max(len(lines) - 1, 0)
     messages = [hit for line in lines[begin:] for hit in _gpu_messages(line)]
@@ -250,50 +252,8 @@ def _is_progress(line: str) -> bool:
     return _GOES_ON.search(line) is not None and _EPILOGUE.match(line) is None
 
 
-def _final_exception(lines: list[str]) -> _Exception | None:
-    """The exception at the end, with a traceback or without; of a launcher, those of its
-    processes."""
-    headers = [index for index, line in enumerate(lines) if line.endswith(_HEADER)]
-    begin = headers[-1] + 1 if headers else len(lines)
-    at = _after_frames(lines, begin)
-    match = _NAME.match(lines[at]) if at < len(lines) else None
-    if match and not any(_is_more(line, "." in match[1]) for line in lines[at + 1 :]):
-        name = match[1].rpartition(".")[2]
-        if name in _RAN_ANOTHER or name == _LAUNCHER:
-            return _first_of_children(lines, headers) or _Exception(headers[-1], at, name)
-        return _Exception(_start_of_chain(lines, headers), at, name)
-    message_lines = 0
-    for at in range(len(lines) - 1, -1, -1):
-        if _EXCEPTION.match(lines[at]) and (match := _NAME.match(lines[at])):
-            return _Exception(at, at, match[1].rpartition(".")[2])
-        message_lines += _EPILOGUE.match(lines[at]) is None
-        if message_lines >= MAX_MESSAGE_LINES or _is_progress(lines[at]):
-            break
-    return None
-
-
-def _first_of_children(lines: list[str], headers: list[int]) -> _Exception | None:
-    """The first exception after the last progress: that of a process of the launcher."""
-    for header in headers[:-1]:
-        at = _after_frames(lines, header + 1)
-        match = _NAME.match(lines[at]) if at < len(lines) else None
-        if match and not any(map(_is_progress, lines[at + 1 :])):
-            return _Exception(header, at, match[1].rpartition(".")[2])
-    return None
-
-
-def _last_message(lines: list[str], start: int) -> int:
-    """Where the runtime's last message begins, directly before the final exception or line."""
-    while start and (
-        _EPILOGUE.match(lines[start - 1])
-        or lines[start - 1].startswith("+ ")  # bash -x
-        or (_OF_GPU.search(lines[start - 1]) and not _is_progress(lines[start - 1]))
-    ):
-        start -= 1
-    return start
-
-
-def _python_ending(lines: list[str]) -> tuple[LogEndingKind, str] | None:
+def _uncaught_exception(lines: list[str]) -> _Exception | None:
+    """The exception of the last traceback, if the program printed nothing after it."""
     # A progress bar before it in the same line does not matter, a logger's prefix does.
     headers = [index for index, line in enumerate(lines) if line.endswith(_HEADER)]
     begin = headers[-1] + 1 if headers else len(lines)
@@ -307,24 +267,58 @@ def _python_ending(lines: list[str]) -> tuple[LogEndingKind, str] | None:
     if match is None or _is_logged(lines, headers):
         return None
     name = match[1].rpartition(".")[2]
-    if name == _LAUNCHER:
-        answer = (
-            _launcher_ending(lines[at + 1 :])
-            if all(map(_EPILOGUE.match, lines[at + 1 :]))
-            else None
-        )
-        return _process_ending(lines[:begin], answer)
     frames = [line for line in lines[begin:at] if line.startswith("  File ")]
     of_library = "." in match[1] or bool(frames and _LIBRARY_FRAME.match(frames[-1]))
     bars = {match[1] for line in lines[:at] if (match := _BAR.search(line))}
     after = [
         line for line in lines[at + 1 :] if not ((bar := _BAR.search(line)) and bar[1] in bars)
     ]
-    if any(_is_more(line, of_library) for line in after):
+    if any(_is_more(line, of_library and name != _LAUNCHER) for line in after):
         return None
-    chain = lines[_start_of_chain(lines, headers) :]
-    answer = _kind(name, lines[at:], chain), name
-    return _process_ending(lines[:begin], answer) if name in _RAN_ANOTHER else answer
+    return _Exception(_start_of_chain(lines, headers), begin - 1, at, name)
+
+
+def _untraced_exception(lines: list[str]) -> _Exception | None:
+    """An exception at the end that was printed without a traceback."""
+    message_lines = 0
+    for at in range(len(lines) - 1, -1, -1):
+        if _EXCEPTION.match(lines[at]) and (match := _NAME.match(lines[at])):
+            return _Exception(at, at, at, match[1].rpartition(".")[2])
+        message_lines += _EPILOGUE.match(lines[at]) is None
+        if message_lines >= MAX_MESSAGE_LINES or _is_progress(lines[at]):
+            break
+    return None
+
+
+def _first_of_children(lines: list[str], uncaught: _Exception) -> _Exception:
+    """Of a launcher, the first exception of its processes after the last progress."""
+    if uncaught.name != _LAUNCHER and uncaught.name not in _RAN_ANOTHER:
+        return uncaught
+    for header, line in enumerate(lines[: uncaught.header]):
+        at = _after_frames(lines, header + 1) if line.endswith(_HEADER) else len(lines)
+        match = _NAME.match(lines[at]) if at < len(lines) else None
+        if match and not any(map(_is_progress, lines[at + 1 :])):
+            return _Exception(header, header, at, match[1].rpartition(".")[2])
+    return uncaught
+
+
+def _last_message(lines: list[str], start: int) -> int:
+    """Where the runtime's last message begins, directly before the final exception or line."""
+    while start and (
+        _EPILOGUE.match(lines[start - 1])
+        or lines[start - 1].startswith("+ ")  # bash -x
+        or (_OF_GPU.search(lines[start - 1]) and not _is_progress(lines[start - 1]))
+    ):
+        start -= 1
+    return start
+
+
+def _python_ending(lines: list[str], uncaught: _Exception) -> tuple[LogEndingKind, str] | None:
+    name, before = uncaught.name, lines[: uncaught.header + 1]
+    if name == _LAUNCHER:
+        return _process_ending(before, _launcher_ending(lines[uncaught.at + 1 :]))
+    answer = _kind(name, lines[uncaught.at :], lines[uncaught.start :]), name
+    return _process_ending(before, answer) if name in _RAN_ANOTHER else answer
 
 
 def _process_ending(
