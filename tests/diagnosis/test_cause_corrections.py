@@ -83,7 +83,7 @@ def test_a_node_without_gpus_is_not_one_that_lost_them(
         "{0} Scheduled: Tue, 03 Mar 2026 10:30:00 GMT.",
     ],
 )
-def test_what_azure_announced_is_no_fault_of_the_node(
+def test_announced_maintenance_does_not_blame_the_node(
     announced: str, kind: CauseKind, message: str
 ) -> None:
     events = [
