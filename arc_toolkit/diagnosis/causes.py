@@ -8,7 +8,7 @@ attempt_evidence.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from arc_toolkit.diagnosis import signals
@@ -16,16 +16,7 @@ from arc_toolkit.diagnosis.assemble.attempt_evidence import AttemptContext, Atte
 from arc_toolkit.diagnosis.assemble.container_evidence import job_succeeded
 from arc_toolkit.diagnosis.assemble.log_evidence import NOTICED
 from arc_toolkit.diagnosis.assemble.node_signals import CauseCandidate, excuse, notice
-from arc_toolkit.diagnosis.model import (
-    Attempt,
-    Cause,
-    CauseKind,
-    Evidence,
-    EvidenceSource,
-    Level,
-    RunOutcome,
-    Verdict,
-)
+from arc_toolkit.diagnosis.model import Cause, CauseKind, Evidence, EvidenceSource
 from arc_toolkit.diagnosis.read.gpu_messages import GpuProof
 from arc_toolkit.diagnosis.signals import KINDS
 from arc_toolkit.diagnosis.times import (
@@ -187,7 +178,9 @@ def _was_lost_with_its_node(findings: AttemptEvidence) -> Answer:
 
 def _was_killed_for_memory(findings: AttemptEvidence) -> Answer:
     """OOMKilled is the container's own limit, unless the node ran out in the same minute."""
-    answer = _first([*findings.containers, *findings.texts, *findings.node], CauseKind.OWN_MEMORY)
+    candidates = [*findings.containers, *findings.texts, *findings.node]
+    sure = [item for item in candidates if item.confidence != "low"]
+    answer = _first(sure, CauseKind.OWN_MEMORY)
     return [*_system_oom(findings, SAME_KILL_SECONDS), *answer] if answer else []
 
 
@@ -336,51 +329,3 @@ def _taint_of_a_person(findings: AttemptEvidence) -> Answer:
                 )
             ]
     return []
-
-
-def count_successes_elsewhere(attempts: Sequence[Attempt]) -> list[Attempt]:
-    """Mark errors of a job's process as countable if the job succeeded later, on another node."""
-    successes: dict[str, list[Attempt]] = {}
-    for attempt in attempts:
-        if attempt.outcome is RunOutcome.SUCCEEDED and attempt.node:
-            successes.setdefault(attempt.job, []).append(attempt)
-    return [
-        replace(attempt, cause=replace(attempt.cause, countable=True))
-        if attempt.cause
-        and attempt.cause.kind is CauseKind.USER
-        and any(
-            other.number > attempt.number and other.node != attempt.node
-            for other in successes.get(attempt.job, ())
-        )
-        else attempt
-        for attempt in attempts
-    ]
-
-
-def blame_convicted_nodes(
-    attempts: Sequence[Attempt], verdicts: Sequence[Verdict]
-) -> list[Attempt]:
-    """A process that ran elsewhere was not at fault, if the comparison convicts its node."""
-    convicted = {
-        verdict.node for verdict in verdicts if verdict.level in (Level.BAD, Level.SUSPECT)
-    }
-    message = "the job then succeeded on another node, and other jobs failed on this one too"
-    evidence = Evidence(EvidenceSource.COMPARISON, "succeeded elsewhere", message)
-    return [
-        replace(
-            attempt,
-            cause=Cause(
-                CauseKind.NODE_FAULT,
-                "low",
-                (evidence, *attempt.cause.evidence),
-                True,
-                countable=True,
-            ),
-        )
-        if attempt.cause
-        and attempt.cause.kind is CauseKind.USER
-        and attempt.cause.countable
-        and attempt.node in convicted
-        else attempt
-        for attempt in attempts
-    ]

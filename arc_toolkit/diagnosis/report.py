@@ -5,18 +5,17 @@ An answer of "no evidence" also says which gaps the recording has.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from arc_toolkit.diagnosis import times
+from arc_toolkit.diagnosis import passes
 from arc_toolkit.diagnosis.assemble import attempts
 from arc_toolkit.diagnosis.assemble.grouping import is_run_log
 from arc_toolkit.diagnosis.assemble.log_evidence import evidence_in
-from arc_toolkit.diagnosis.causes import blame_convicted_nodes, count_successes_elsewhere
+from arc_toolkit.diagnosis.gaps import gap_notes, mark_verdicts
 from arc_toolkit.diagnosis.judge import verdicts
 from arc_toolkit.diagnosis.model import (
     Attempt,
-    CauseKind,
     ClusterFacts,
     DiagnosisReport,
     EvidenceSource,
@@ -24,17 +23,15 @@ from arc_toolkit.diagnosis.model import (
     Job,
     Level,
     MetricLimit,
-    RecordingGap,
     Restart,
     RunOutcome,
     SkippedFile,
     Stats,
     Verdict,
 )
+from arc_toolkit.diagnosis.passes import PassContext
 from arc_toolkit.diagnosis.read import cluster_index
-from arc_toolkit.diagnosis.read.gpu_messages import weigh_by_other_nodes
 from arc_toolkit.diagnosis.read.scan import LogScan
-from arc_toolkit.diagnosis.times import LOOK_AHEAD_SECONDS, LOOK_BACK_SECONDS
 from arc_toolkit.errors import ArcError
 from arc_toolkit.text import nearest, plural
 
@@ -54,12 +51,17 @@ def build(
     cluster = cluster_index.read(facts)
     files = [*file_evidence, *evidence_in(scan for scan in scans if not is_run_log(scan))]
     file_evidence = [item for item in file_evidence if item.evidence.source is EvidenceSource.PRS]
-    built, groups = attempts.build(_drain(scans) if consume_scans else scans, cluster, files)
-    built = count_successes_elsewhere(weigh_by_other_nodes(built))
-    nodes, hopeless, incidents = verdicts.judge(built, cluster)
-    built = blame_convicted_nodes(built, nodes)
+    assembly = attempts.build(_drain(scans) if consume_scans else scans, cluster, files)
     recording = [gap for part in facts for gap in part.gaps]
-    built = mark_attempts(built, recording)
+    judgements = []
+
+    def judge(so_far: Sequence[Attempt]) -> list[Verdict]:
+        judgements.append(verdicts.judge(so_far, cluster))
+        return judgements[-1][0]
+
+    context = PassContext(cluster, assembly.failures, judge, recording)
+    built = passes.apply(assembly.attempts, context)
+    nodes, hopeless, incidents = judgements[-1]
     nodes = mark_verdicts(nodes, built, recording)
     stats.pods, stats.nodes = len(cluster.pods), len(cluster.nodes)
     stats.events = sum(map(len, cluster.node_events.values())) + sum(
@@ -88,7 +90,7 @@ def build(
         notes.append(f"nothing unusual in {plural(stats.prs_files, 'file')} of parallel jobs")
     return DiagnosisReport(
         attempts=tuple(built),
-        jobs=tuple(attempts.jobs(built, groups, hopeless)),
+        jobs=tuple(attempts.jobs(built, assembly.groups, hopeless)),
         verdicts=tuple(nodes),
         incidents=tuple(incidents),
         skipped=tuple(sorted(skipped, key=lambda item: (item.path, item.reason))),
@@ -192,98 +194,3 @@ CONDITIONS = {
         verdict.level in (Level.BAD, Level.SUSPECT) for verdict in report.verdicts
     ),
 }
-
-
-MOST_NAMED = 3  # gaps in one sentence
-# verdicts that rest on what was not seen
-_TRUSTING = Level.OK, Level.RECOVERED, Level.NOT_ENOUGH_DATA
-
-
-def sentence(gap: RecordingGap) -> str:
-    if gap.start is None:
-        return f"nothing was recorded before {_time(gap.end)}"
-    if gap.end is None:
-        return f"nothing was recorded after {_time(gap.start)}"
-    span = f"from {_time(gap.start)} to {_time(gap.end)}"
-    if gap.complete:
-        return f"the recorder was interrupted {span} and read every change of that time afterwards"
-    return f"nothing was recorded {span}"
-
-
-def gap_notes(gaps: Sequence[RecordingGap]) -> list[str]:
-    """One sentence per gap, the newest last; of many, the number."""
-    ordered = sorted(gaps, key=lambda gap: gap.end or float("inf"))
-    dropped = ordered[:-10]
-    head = [f"{len(dropped)} older gaps in the recording are only in the JSON"] if dropped else []
-    return head + [sentence(gap) for gap in ordered[-10:]]
-
-
-def mark_attempts(attempts: Iterable[Attempt], gaps: Sequence[RecordingGap]) -> list[Attempt]:
-    """A note for each attempt without a sure cause whose evidence may be in a gap."""
-    lost = [gap for gap in gaps if not gap.complete]
-    if not lost:
-        return list(attempts)
-    result = []
-    for attempt in attempts:
-        moment = _moment_of(attempt) if _lacks_evidence(attempt) else None
-        hit = [gap for gap in lost if moment is not None and _overlaps(gap, moment, moment)]
-        result.append(
-            replace(attempt, notes=(*attempt.notes, _join_sentences(hit))) if hit else attempt
-        )
-    return result
-
-
-def mark_verdicts(
-    verdicts: Iterable[Verdict], attempts: Iterable[Attempt], gaps: Sequence[RecordingGap]
-) -> list[Verdict]:
-    """A verdict without evidence names the gaps between the first and last attempt of its node."""
-    lost = [gap for gap in gaps if not gap.complete]
-    spans: dict[str, tuple[float, float]] = {}
-    for attempt in attempts if lost else ():
-        moment = _moment_of(attempt)
-        if attempt.node and moment is not None:
-            attempt_span = spans.get(attempt.node, (moment, moment))
-            spans[attempt.node] = (min(attempt_span[0], moment), max(attempt_span[1], moment))
-    result = []
-    for verdict in verdicts:
-        span = spans.get(verdict.node) if verdict.level in _TRUSTING else None
-        hit = [gap for gap in lost if span and _overlaps(gap, *span)]
-        result.append(
-            replace(verdict, reason=f"{verdict.reason}; {_join_sentences(hit)}".lstrip("; "))
-            if hit
-            else verdict
-        )
-    return result
-
-
-def _lacks_evidence(attempt: Attempt) -> bool:
-    if attempt.outcome in (RunOutcome.FAILED, RunOutcome.UNKNOWN):
-        return (
-            attempt.cause is None
-            or attempt.cause.kind is CauseKind.UNKNOWN
-            or attempt.cause.confidence == "low"
-        )
-    return False
-
-
-def _moment_of(attempt: Attempt) -> float | None:
-    """When evidence of its end would have been recorded."""
-    return attempt.end if attempt.end is not None else attempt.start
-
-
-def _overlaps(gap: RecordingGap, first: float, last: float) -> bool:
-    """Whether evidence from between two moments may be missing; it is written around them."""
-    if gap.start is None:
-        return gap.end is None or first < gap.end
-    if gap.end is None:
-        return last > gap.start
-    return gap.start < last + LOOK_AHEAD_SECONDS and gap.end > first - LOOK_BACK_SECONDS
-
-
-def _join_sentences(gaps: Sequence[RecordingGap]) -> str:
-    text = " and ".join(sentence(gap) for gap in gaps[:MOST_NAMED])
-    return text + (f" and in {len(gaps) - MOST_NAMED} more gaps" if len(gaps) > MOST_NAMED else "")
-
-
-def _time(value: float | None) -> str:
-    return f"{times.short(value)} UTC"

@@ -172,7 +172,7 @@ PREEMPT_MESSAGE = re.compile(
 )
 
 # VMEventScheduled announces: `Redeploy Scheduled: Sat, 06 Jun 2026 07:55:00 GMT. ...`
-SCHEDULED = re.compile(r"\b(Preempt|Redeploy|Reboot|Terminate|Freeze)\b")
+SCHEDULED = re.compile(r"\b(Preempt|Redeploy|Reboot|Terminate|Freeze)(?:Scheduled)?\b")
 # The check for announcements could not ask; happens on every kind of node (Azure/AKS #4757).
 FAILED_QUERY = re.compile(r"query failed|[Tt]imed out")
 

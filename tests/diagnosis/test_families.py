@@ -13,7 +13,7 @@ GUID = "0f9e8d7c-1111-2222-3333-444455556666"
 
 
 def family_of(pod: dict[str, Any]) -> str:
-    (attempt,) = attempts.build([], made.cluster(pods=[pod]))[0]
+    (attempt,) = attempts.build([], made.cluster(pods=[pod])).attempts
     return attempt.family
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from arc_toolkit.diagnosis import report
+from arc_toolkit.diagnosis import passes, report
 from arc_toolkit.diagnosis.formats import report_formats
+from arc_toolkit.diagnosis.gaps import gap_notes, mark_verdicts
 from arc_toolkit.diagnosis.model import (
     Attempt,
     Cause,
@@ -31,20 +32,24 @@ UNKNOWN = Attempt(
 SAID = "nothing was recorded from 2026-07-01 12:00 UTC to 2026-07-01 13:00 UTC"
 
 
+def marked_attempts(attempts: list[Attempt], gaps: list[RecordingGap]) -> list[Attempt]:
+    return passes.gaps(attempts, passes.PassContext(gaps=gaps))
+
+
 def test_attempt_without_evidence_says_that_nothing_was_recorded() -> None:
-    assert report.mark_attempts([UNKNOWN], [GAP])[0].notes == (SAID,)
+    assert marked_attempts([UNKNOWN], [GAP])[0].notes == (SAID,)
     before = replace(UNKNOWN, end=NOON - 3600)
     after = replace(UNKNOWN, end=NOON + 3600 + 601)
     known = replace(UNKNOWN, cause=Cause(CauseKind.OWN_MEMORY, "high"))
     running = replace(UNKNOWN, outcome=RunOutcome.RUNNING, cause=None)
     for attempt in (before, after, known, running):
-        assert report.mark_attempts([attempt], [GAP]) == [attempt]
+        assert marked_attempts([attempt], [GAP]) == [attempt]
 
 
 def test_gap_that_was_read_afterwards_is_noted_but_explains_nothing() -> None:
     complete = replace(GAP, complete=True)
-    assert report.mark_attempts([UNKNOWN], [complete]) == [UNKNOWN]
-    assert report.gap_notes([complete]) == [
+    assert marked_attempts([UNKNOWN], [complete]) == [UNKNOWN]
+    assert gap_notes([complete]) == [
         "the recorder was interrupted from 2026-07-01 12:00 UTC to 2026-07-01 13:00 UTC and read every change of that"
         " time afterwards"
     ]
@@ -53,28 +58,28 @@ def test_gap_that_was_read_afterwards_is_noted_but_explains_nothing() -> None:
 def test_verdict_that_rests_on_what_was_not_seen_names_the_gap() -> None:
     good = Verdict("aks-1", Level.OK, reason="0 of 20 failed")
     around = [replace(UNKNOWN, end=NOON - 9000), replace(UNKNOWN, end=NOON + 9000)]
-    assert report.mark_verdicts([good], around, [GAP])[0].reason == f"0 of 20 failed; {SAID}"
-    assert report.mark_verdicts([good], around[1:], [GAP]) == [good]
+    assert mark_verdicts([good], around, [GAP])[0].reason == f"0 of 20 failed; {SAID}"
+    assert mark_verdicts([good], around[1:], [GAP]) == [good]
     bad = replace(good, level=Level.BAD)
-    assert report.mark_verdicts([bad], around, [GAP]) == [bad]
+    assert mark_verdicts([bad], around, [GAP]) == [bad]
 
 
 def test_ends_of_the_recording_are_gaps_too() -> None:
     early, late = RecordingGap(None, NOON), RecordingGap(NOON, None)
-    assert report.mark_attempts([replace(UNKNOWN, end=NOON - 9000)], [early])[0].notes == (
+    assert marked_attempts([replace(UNKNOWN, end=NOON - 9000)], [early])[0].notes == (
         "nothing was recorded before 2026-07-01 12:00 UTC",
     )
-    assert report.mark_attempts([UNKNOWN], [late])[0].notes == (
+    assert marked_attempts([UNKNOWN], [late])[0].notes == (
         "nothing was recorded after 2026-07-01 12:00 UTC",
     )
-    assert report.mark_attempts([UNKNOWN], [early]) == [UNKNOWN]
+    assert marked_attempts([UNKNOWN], [early]) == [UNKNOWN]
 
 
 def test_many_gaps_are_counted() -> None:
     many = [RecordingGap(NOON + 100 * number, NOON + 100 * number + 50) for number in range(30)]
-    assert len(report.gap_notes(many)) == 11
-    assert report.gap_notes(many)[0].startswith("20 older gaps")
-    [marked] = report.mark_attempts([UNKNOWN], many)
+    assert len(gap_notes(many)) == 11
+    assert gap_notes(many)[0].startswith("20 older gaps")
+    [marked] = marked_attempts([UNKNOWN], many)
     assert marked.notes[0].endswith("more gaps")
 
 

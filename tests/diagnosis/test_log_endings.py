@@ -9,8 +9,8 @@ import json
 
 import pytest
 
+from arc_toolkit.diagnosis.read.log_end import log_end
 from arc_toolkit.diagnosis.read.log_endings import MARKS, MARKS_BYTES, LogEndingKind
-from arc_toolkit.diagnosis.read.python_endings import log_ending
 
 OWN, KILLED, STOPPED, PEER = (
     LogEndingKind.OWN_ERROR,
@@ -37,24 +37,6 @@ ENDS = {
         "Caused by: java.io.IOException\n\t... 12 more\n",
         OWN,
     ),
-    "JVM": (
-        "#\n# A fatal error has been detected by the Java Runtime Environment:\n#\n#  SIGSEGV (0xb) at pc=0x7f\n#\n"
-        "# To submit a bug report, visit:\n#   https://bugreport.java.com/bugreport/crash.jsp\n#\n",
-        OWN,
-    ),
-    "Julia": (
-        "ERROR: LoadError: KeyError: x\nStacktrace:\n [1] getindex\nin expression starting at /a.jl:3\n",
-        OWN,
-    ),
-    "Go": (
-        "panic: runtime error: index out of range\n\ngoroutine 1 [running]:\nmain.main()\n\t/a.go:3\nexit status 2\n",
-        OWN,
-    ),
-    "Rust": (
-        "thread 'main' panicked at src/main.rs:2:5:\nexplicit\nnote: run with `RUST_BACKTRACE=1`\n",
-        OWN,
-    ),
-    "Node": ("Error: no such table\n    at main (/a.js:2:9)\n\nNode.js v20.11.0\n", OWN),
     "C++": (
         "terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc\n",
         OWN,
@@ -110,14 +92,16 @@ ENDS = {
         "run.sh: line 9:    41 Segmentation fault      (core dumped) python pack.py\n",
         OWN,
     ),
+    "torchrun, kill": (
+        "E1113 18:06:24.9 7 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: -9)"
+        " local_rank: 0 (pid: 77) of binary: python\n",
+        KILLED,
+    ),
+    "torchrun, report": ("  traceback : Signal 9 (SIGKILL) received by PID 77\n=====\n", KILLED),
     "shell, kill": ("run.sh: line 9:    41 Killed                  python pack.py\n", KILLED),
     "shell, only": ("Killed\n", KILLED),
     "shell, term": ("run.sh: line 9:    41 Terminated              python pack.py\n", STOPPED),
     "shell, command": ("/bin/bash: line 1: azcopy: command not found\n", OWN),
-    ".NET": (
-        "Unhandled exception. System.NullReferenceException: x\n   at A.Main() in /a.cs:line 3\n",
-        OWN,
-    ),
     "pip": (
         "ERROR: No matching distribution found for torch==9\n[notice] A new release of pip is available\n",
         OWN,
@@ -129,15 +113,35 @@ ENDS = {
 
 @pytest.mark.parametrize(("text", "words"), ENDS.values(), ids=ENDS)
 def test_a_process_that_is_not_python_says_how_it_ended(text: str, words: LogEndingKind) -> None:
-    found = log_ending(f"step 900 loss 2.71\n{text}".encode())
+    found = log_end(f"step 900 loss 2.71\n{text}".encode()).ending
     assert found is not None
     assert found[0] is words
-    assert log_ending(f"{text}2026-11-13 12:26:40 INFO step 1801 loss 0.88\n".encode()) is None
+    assert log_end(f"{text}2026-11-13 12:26:40 INFO step 1801 loss 0.88\n".encode()).ending is None
     # The scanner asks only if one of these is near the end.
     assert any(mark in text.encode()[-MARKS_BYTES:] for mark in MARKS)
 
 
 FRAMES = 'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\n    main()\n'
+GROUP = """\
+  + Exception Group Traceback (most recent call last):
+  |   File "train.py", line 9, in <module>
+  |     asyncio.run(main())
+  | ExceptionGroup: unhandled errors in a TaskGroup (1 sub-exception)
+  +-+---------------- 1 ----------------
+    | Traceback (most recent call last):
+    |   File "train.py", line 4, in work
+    |     return batch["x"]
+    | KeyError: 'x'
+    +------------------------------------
+"""
+PY4J = """\
+py4j.protocol.Py4JJavaError: An error occurred while calling o45.count.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 3.0 failed 4 times
+\tat org.apache.spark.scheduler.DAGScheduler.failJobAndIndependentStages(DAGScheduler.scala:2844)
+Caused by: java.lang.ArithmeticException: divide by 0
+\t... 1 more
+"""
+SHUTDOWN = "26/11/07 08:44:51 INFO ShutdownHookManager: Shutdown hook called\n"
 LIBRARY = (
     FRAMES + '  File "/opt/conda/lib/python3.10/site-packages/x/y.py", line 3, in z\n    raise\n'
 )
@@ -184,8 +188,16 @@ BOX = """\
         ),
         (LIBRARY + "requests.exceptions.ConnectionError: x\nAll good. Model stored.\n", None),
         # loggers: of the program, and others
-        ("ERROR:root:upload failed\n" + FRAMES + "KeyError: 'x'\n", None),
-        ("ERROR upload failed: " + FRAMES + "KeyError: 'x'\n", None),
+        ("ERROR:root:upload failed\n" + FRAMES + "KeyError: 'x'\n", (OWN, "KeyError")),
+        ("ERROR upload failed: " + FRAMES + "KeyError: 'x'\n", (OWN, "KeyError")),
+        ("ERROR:root:upload failed\n" + FRAMES + "KeyError: 'x'\nINFO:root:step 3\n", None),
+        ("WARNING:root:upload failed\n" + FRAMES + "KeyError: 'x'\n", None),
+        # several exceptions at once
+        (GROUP, (OWN, "KeyError")),
+        # Spark: what the JVM says is part of the message
+        (LIBRARY + PY4J, (OWN, "Py4JJavaError")),
+        (LIBRARY + PY4J + SHUTDOWN, (OWN, "Py4JJavaError")),
+        (LIBRARY + PY4J + "26/11/07 08:44:51 INFO DAGScheduler: Job 4 finished\n", None),
         ("WARNING:tensorflow:no gradient\n" + FRAMES + "KeyError: 'x'\n", (OWN, "KeyError")),
         (
             "26/11/07 08:44:51 ERROR TaskSetManager: Task 7 failed\n" + FRAMES + "KeyError: 'x'\n",
@@ -231,7 +243,7 @@ BOX = """\
     ],
 )
 def test_a_traceback_in_any_dress(text: str, expected: tuple[LogEndingKind, str] | None) -> None:
-    assert log_ending(text.encode()) == expected
+    assert log_end(text.encode()).ending == expected
 
 
 def test_what_the_processes_of_a_launcher_say_counts_more_than_its_report() -> None:
@@ -239,12 +251,12 @@ def test_what_the_processes_of_a_launcher_say_counts_more_than_its_report() -> N
     lost = FRAMES + "torch.distributed.DistBackendError: NCCL error\n"
     own = FRAMES + "KeyError: 'x'\n"
     for texts, words in (((lost, lost), PEER), ((lost, own), OWN), ((own,), OWN), ((), OWN)):
-        found = log_ending(("".join(texts) + FRAMES + report).encode())
+        found = log_end(("".join(texts) + FRAMES + report).encode()).ending
         assert found == (words, "ChildFailedError")
     aborted = (
         f"Watchdog caught collective operation timeout\n{FRAMES}{report.replace(': 1', ': -6')}"
     )
-    assert log_ending(aborted.encode()) == (PEER, "ChildFailedError")
+    assert log_end(aborted.encode()).ending == (PEER, "ChildFailedError")
     started = "subprocess.CalledProcessError: Command 'x' returned non-zero exit status 1.\n"
-    assert log_ending(f"{lost}{FRAMES}{started}".encode()) == (PEER, "CalledProcessError")
-    assert log_ending(f"{own}{FRAMES}{started}".encode()) == (OWN, "CalledProcessError")
+    assert log_end(f"{lost}{FRAMES}{started}".encode()).ending == (PEER, "CalledProcessError")
+    assert log_end(f"{own}{FRAMES}{started}".encode()).ending == (OWN, "CalledProcessError")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -66,6 +66,7 @@ class AttemptContext:
     failure: tuple[str, str] | None = None  # AzureML's own code and diagnostics
     # and whether it names this node
     file_evidence: list[tuple[FileEvidence, bool]] = field(default_factory=list)
+    gang_evidence: Sequence[FileEvidence] = ()  # in the files of all ranks of this attempt
     single_rank: bool = True  # not a rank of a gang, so what the job's files say is of this node
 
     @property
@@ -117,8 +118,10 @@ def gather(context: AttemptContext) -> AttemptEvidence:
     return AttemptEvidence(context, end, of_pod, containers, _node_candidates(context), texts)
 
 
-# The program says that it was asked to stop, or that what provided its data went away.
-_NOT_BY_ITSELF = (LogEndingKind.STOPPED, LogEndingKind.MOUNT_LOST)
+# The program says that it was asked to stop, that what provided its data went away, or that one of
+# its processes was killed, which is not an error of theirs.
+_NOT_BY_ITSELF = (LogEndingKind.STOPPED, LogEndingKind.MOUNT_LOST, LogEndingKind.CHILD_KILLED)
+_UNSURE_ENDINGS = (LogEndingKind.OWN_ERROR, LogEndingKind.CHILD_KILLED)
 
 
 def _drop_own_errors(candidates: list[CauseCandidate]) -> list[CauseCandidate]:
@@ -157,7 +160,10 @@ def _pod_candidates(pod: PodState, context: AttemptContext) -> list[CauseCandida
         candidates.append(reading_candidate(EvidenceSource.POD_STATUS, pod.reason, reading, time))
     elif signal := table.get((EvidenceSource.POD_STATUS, pod.reason)):
         candidates.append(signal_candidate(signal, pod.end))
+    begin, end, tie = _window(context)
     for event in context.cluster.events_of_pod(pod):
+        if tie == "exact" and event.time is not None and not begin <= event.time <= end:
+            continue  # the pod survived it, or was gone
         if event.reason == "Evicted" and container_evidence.is_eviction(event.message):
             candidates.append(
                 _eviction_candidate(EvidenceSource.POD_EVENT, pod, event.message, event.time)
@@ -190,7 +196,11 @@ def _refusal(pod: PodState, context: AttemptContext) -> Reading | None:
         is_within(time, pod.start, START_UP_SECONDS, LOOK_AHEAD_SECONDS) for time in starts
     )
     return container_evidence.refusal_reading(
-        pod.reason, pod.message, cluster.fewer_devices.get(node), just_started
+        pod.reason,
+        pod.message,
+        cluster.fewer_devices.get(node),
+        just_started,
+        cluster.node_resources.get(node, frozenset()),
     )
 
 
@@ -389,6 +399,12 @@ def _log_candidates(failure: tuple[str, str] | None) -> list[CauseCandidate]:
             str(pattern.get("message", "")), lambda name: name.endswith(signals.MAIN_CONTAINER)
         )
         return [reading_candidate(EvidenceSource.LOG, "Evicted", reading, None)]
+    refused = container_evidence.refusal_reading(
+        str(pattern.get("reason", "")), str(pattern.get("message", ""))
+    )
+    if refused and refused.kind is CauseKind.SETUP:
+        reason = str(pattern.get("reason", ""))
+        return [reading_candidate(EvidenceSource.LOG, reason, refused, None)]
     containers = [
         (str(item.get("name", "")), str(item.get("reason", "")))
         for item in rows(pattern.get("containers"))
@@ -453,7 +469,7 @@ def _file_candidates(context: AttemptContext) -> list[CauseCandidate]:
         if reason == NOTICED:
             candidates.append(CauseCandidate(item.evidence, kind, "high", tied=True))
             continue
-        sure = printed and tied and reason != LogEndingKind.OWN_ERROR
+        sure = printed and tied and reason not in _UNSURE_ENDINGS
         candidates.append(
             CauseCandidate(item.evidence, kind, "medium" if sure else "low", tied=tied)
         )

@@ -1,4 +1,7 @@
-"""Grouped logs and pods become attempts, with node, outcome and cause, and a summary per job."""
+"""Grouped logs and pods become attempts, with node and outcome, and a summary per job.
+
+Why an attempt ended is decided afterwards, in passes.py.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,9 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import groupby, islice
+from typing import NamedTuple
 
-from arc_toolkit.diagnosis import causes, identities, signals, times
+from arc_toolkit.diagnosis import identities, signals
 from arc_toolkit.diagnosis.assemble import waiting
 from arc_toolkit.diagnosis.assemble.attempt_evidence import AttemptContext
 from arc_toolkit.diagnosis.assemble.grouping import group
@@ -15,29 +19,22 @@ from arc_toolkit.diagnosis.assemble.log_evidence import NOTICED
 from arc_toolkit.diagnosis.assemble.matching import AttemptDraft, JobGroup
 from arc_toolkit.diagnosis.model import (
     Attempt,
-    Cause,
     CauseKind,
-    Evidence,
-    EvidenceSource,
     FileEvidence,
     Job,
     RunOutcome,
+    Waiting,
 )
 from arc_toolkit.diagnosis.read.cluster_index import ClusterIndex, NodePlace
-from arc_toolkit.diagnosis.read.gpu_messages import GpuProof, is_of_hardware
 from arc_toolkit.diagnosis.read.log_endings import LogEndingKind
 from arc_toolkit.diagnosis.read.pod_states import PodState
 from arc_toolkit.diagnosis.read.scan import LogScan
 from arc_toolkit.diagnosis.read.volcano import GangState, gang_of, gangs
-from arc_toolkit.diagnosis.signals import KINDS
-from arc_toolkit.diagnosis.times import LOOK_BACK_SECONDS, NOTICE_OF_LOSS_SECONDS, is_within
 
 ENDED = frozenset({*LogEndingKind, NOTICED})  # what is evidence of the end itself
 # AzureML numbers the processes of a gang from the first rank on; how many a rank has is unknown.
 FIRST_PROCESS = re.compile(r"_process_0+\.txt$")
 FIRST_RANKS = ("master-0", "chief-0", "launcher-0", "worker-0")
-# a rank that says so was not the first to fail
-PEER_REASONS = GpuProof.PEER, LogEndingKind.PEER_LOST
 _PHASES = ("Pending", "Running", "Succeeded", "Failed")
 _WORST_FIRST = (
     RunOutcome.FAILED,
@@ -48,17 +45,25 @@ _WORST_FIRST = (
 )
 
 
+class Assembly(NamedTuple):
+    """The attempts without causes, what is known of those that failed, and the jobs by name."""
+
+    attempts: list[Attempt]  # in order of job and number
+    failures: list[AttemptContext | None]  # one entry per attempt
+    groups: dict[str, JobGroup]
+
+
 def build(
     scans: Iterable[LogScan], cluster: ClusterIndex, file_evidence: Sequence[FileEvidence] = ()
-) -> tuple[list[Attempt], dict[str, JobGroup]]:
-    """All attempts in order of job and number, and the jobs by their unique names."""
+) -> Assembly:
     gang_states = gangs(cluster)
     groups = group(scans, cluster, gang_states, file_evidence)
-    return [
-        attempt
-        for name in sorted(groups)
-        for attempt in _finish(name, groups[name], cluster, gang_states)
-    ], groups
+    assembly = Assembly([], [], groups)
+    for name in sorted(groups):
+        attempts, failures = _finish(name, groups[name], cluster, gang_states)
+        assembly.attempts.extend(attempts)
+        assembly.failures.extend(failures)
+    return assembly
 
 
 def jobs(
@@ -129,15 +134,16 @@ def _node_place(draft: AttemptDraft, cluster: ClusterIndex) -> NodePlace:
 
 def _finish(
     name: str, job: JobGroup, cluster: ClusterIndex, gang_states: list[GangState]
-) -> list[Attempt]:
+) -> tuple[list[Attempt], list[AttemptContext | None]]:
     drafts = job.drafts
     if not drafts:
-        return []
+        return [], []
     if len(drafts) > 1:
         drafts.sort(key=lambda draft: (draft.number, draft.rank or "", draft.start or 0.0))
     last = drafts[-1].number
     single = len(drafts) == 1 or _one_rank(drafts)
     starts = _starts(drafts) if len(drafts) > 1 else {}
+    failures: list[AttemptContext | None] = []
     for draft in drafts:
         printed = _evidence_of(draft, job) if job.file_evidence or draft.own_evidence else []
         ended = any(item.evidence.reason in ENDED for item, _ in printed)
@@ -145,21 +151,8 @@ def _finish(
         if draft.outcome in (RunOutcome.RUNNING, RunOutcome.WAITING):
             draft.end = None  # a helper may have ended already
         if draft.outcome is RunOutcome.WAITING:
-            if draft.pod is not None:
-                draft.waiting = waiting.pod_waiting(
-                    draft.pod, gang_of(draft.pod, gang_states), cluster
-                )
-            elif draft.gang is not None:
-                draft.waiting = waiting.gang_waiting(draft.gang)
-            continue
-        deleted = (
-            draft.outcome is RunOutcome.UNKNOWN
-            and draft.pod is not None
-            and draft.pod.deleted is not None
-        )
-        if draft.outcome is not RunOutcome.FAILED and not deleted:
-            continue
-        cause = causes.decide(
+            draft.waiting = _waiting(draft, cluster, gang_states)
+        failures.append(
             AttemptContext(
                 cluster=cluster,
                 node=None if draft.truncated else draft.node,
@@ -169,14 +162,12 @@ def _finish(
                 next_start=starts.get(draft.number + 1),
                 failure=draft.failure,
                 file_evidence=printed,
+                gang_evidence=_gang_evidence(draft, job) if not single else (),
                 single_rank=single,
             )
+            if draft.outcome is RunOutcome.FAILED or _is_deleted(draft)
+            else None
         )
-        # A pod that was deleted while it ran, without any evidence, was most likely cancelled.
-        if not deleted or cause.kind is not CauseKind.UNKNOWN:
-            draft.outcome, draft.cause = RunOutcome.FAILED, cause
-    if not single:
-        _blame_first(drafts, cluster, _lost_peers(job), _own_errors(drafts, job))
     if len(starts) > 1 and any(
         starts[number + 1] < moment for number, moment in starts.items() if number + 1 in starts
     ):
@@ -206,7 +197,6 @@ def _finish(
                 spot=place.spot,
                 vm_instance=place.vm_instance,
                 outcome=draft.outcome,
-                cause=draft.cause,
                 waiting=draft.waiting,
                 family=family,
                 sources=draft.sources,
@@ -214,7 +204,24 @@ def _finish(
             )
         )
     job.drafts = []  # their memory serves the attempts of the next jobs
-    return attempts
+    return attempts, failures
+
+
+def _waiting(
+    draft: AttemptDraft, cluster: ClusterIndex, gang_states: list[GangState]
+) -> Waiting | None:
+    if draft.pod is not None:
+        return waiting.pod_waiting(draft.pod, gang_of(draft.pod, gang_states), cluster)
+    return waiting.gang_waiting(draft.gang) if draft.gang is not None else None
+
+
+def _is_deleted(draft: AttemptDraft) -> bool:
+    """Its pod was deleted while it ran: evidence may show that it failed."""
+    return (
+        draft.outcome is RunOutcome.UNKNOWN
+        and draft.pod is not None
+        and draft.pod.deleted is not None
+    )
 
 
 def _note_missing(job: JobGroup, last: int) -> None:
@@ -304,6 +311,10 @@ def _evidence_of(draft: AttemptDraft, job: JobGroup) -> list[tuple[FileEvidence,
     return result
 
 
+def _gang_evidence(draft: AttemptDraft, job: JobGroup) -> tuple[FileEvidence, ...]:
+    return tuple(item for folder, item in job.file_evidence if folder == _folder(draft))
+
+
 def _folder(draft: AttemptDraft) -> int:
     """The number of its attempt in the paths of files."""
     return draft.number if draft.folder is None else draft.folder
@@ -316,153 +327,3 @@ def _is_named(item: FileEvidence, draft: AttemptDraft) -> bool:
         *(part for source in draft.sources for part in source.split("/")),
     }
     return item.node is not None and item.node in places
-
-
-def _lost_peers(job: JobGroup) -> dict[int, Evidence]:
-    """The attempts in which a rank reports a lost peer, and none has an error of its own."""
-    failed_numbers = {
-        number
-        for number, item in job.file_evidence
-        if item.evidence.reason == LogEndingKind.OWN_ERROR
-    }
-    return {
-        number: item.evidence
-        for number, item in job.file_evidence
-        if item.evidence.reason in PEER_REASONS and number not in failed_numbers
-    }
-
-
-def _own_errors(drafts: list[AttemptDraft], job: JobGroup) -> list[AttemptDraft]:
-    """The ranks whose logs end with an error of their own, if other logs end with a lost peer."""
-    peers = {number for number, item in job.file_evidence if item.evidence.reason in PEER_REASONS}
-    return [
-        draft
-        for draft in drafts
-        if _folder(draft) in peers
-        and any(
-            named and item.evidence.reason == LogEndingKind.OWN_ERROR
-            for item, named in _evidence_of(draft, job)
-        )
-    ]
-
-
-def _blame_first(
-    drafts: list[AttemptDraft],
-    cluster: ClusterIndex,
-    lost_peers: dict[int, Evidence],
-    own_errors: Sequence[AttemptDraft],
-) -> None:
-    """In a gang the first rank to fail is the cause and the others are collateral, unless a node
-    is proved at fault.
-
-    A rank that says that a peer went away was not the first, whatever the clocks say. A rank whose
-    node was lost cannot say that it failed.
-    """
-    by_number: dict[int, list[AttemptDraft]] = {}
-    for draft in drafts:
-        by_number.setdefault(draft.number, []).append(draft)
-    for ranks in by_number.values():
-        gang = [draft for draft in ranks if draft.cause is not None]
-        ends = [draft.end for draft in gang if draft.end is not None]
-        proved = [draft for draft in gang if draft.cause and _is_proved(draft.cause)]
-        lost = [
-            draft
-            for draft in ranks
-            if ends and not proved and _is_lost_at(draft, min(ends), cluster)
-        ]
-        if len(gang) + len(lost) < 2:
-            continue
-        unprompted = [draft for draft in gang if not _names_a_peer(draft.cause)]
-        ends = [draft.end for draft in unprompted if draft.end is not None]
-        first = [
-            draft
-            for draft in unprompted
-            if len(unprompted) == 1 or (ends and draft.end == min(ends))
-        ]
-        self_failed = [draft for draft in unprompted if any(draft is other for other in own_errors)]
-        if len(self_failed) == 1:
-            first = self_failed
-        if lost_peers.get(_folder(ranks[0])) and any(_is_follower(draft, gang) for draft in first):
-            first = []
-        roots = proved or lost or (first if len(first) == 1 else [])
-        for draft in gang:
-            cause = draft.cause
-            if (
-                cause is None
-                or any(draft is root for root in roots)
-                or cause.kind is CauseKind.GANG
-            ):
-                continue
-            if roots and not _is_proved(cause):
-                rank = roots[0].rank or "unnamed"
-                message = (
-                    f"the node of another rank ({rank}) was lost"
-                    if lost
-                    else f"another rank ({rank}) failed first"
-                )
-                evidence = Evidence(EvidenceSource.GANG, "first to fail", message, roots[0].end)
-                draft.cause = Cause(CauseKind.GANG, "medium", (evidence, *cause.evidence))
-            elif cause.kind is CauseKind.USER and not unprompted:
-                draft.cause = Cause(CauseKind.UNKNOWN, "low", cause.evidence)
-            elif (
-                cause.kind is CauseKind.USER
-                and not roots
-                and (peer_evidence := lost_peers.get(_folder(draft)))
-            ):
-                # Which rank said so is not known, nor which one failed first; that one may be gone.
-                draft.cause = Cause(CauseKind.UNKNOWN, "low", (peer_evidence, *cause.evidence))
-            elif (
-                not roots
-                and (cause.blames_node or cause.countable)
-                and not KINDS[cause.kind].direct
-            ):
-                # It is not known which rank failed first, so no node is blamed.
-                draft.cause = Cause(cause.kind, "low", cause.evidence, blames_node=False)
-        if len(roots) == 1 and (cause := roots[0].cause) and cause.kind is CauseKind.USER:
-            _explain_by_gpu(roots[0], cause)
-
-
-def _is_follower(draft: AttemptDraft, gang: list[AttemptDraft]) -> bool:
-    """It failed like a rank that lost a peer, and not before it: probably for the same reason."""
-    peer_ends = [
-        other.end for other in gang if _names_a_peer(other.cause) and other.end is not None
-    ]
-    bare = draft.cause is not None and draft.cause.kind is CauseKind.USER
-    return bare and draft.end is not None and any(end <= draft.end for end in peer_ends)
-
-
-def _is_lost_at(draft: AttemptDraft, moment: float, cluster: ClusterIndex) -> bool:
-    """Its pod counts as running on a node not ready since about then; a loss is noticed late."""
-    node = cluster.nodes.get(draft.node or "")
-    if draft.outcome is not RunOutcome.RUNNING or node is None:
-        return False
-    since = [
-        times.parse(row.since)
-        for row in node.conditions
-        if row.type == "Ready" and row.status != "True"
-    ]
-    return any(is_within(time, moment, LOOK_BACK_SECONDS, NOTICE_OF_LOSS_SECONDS) for time in since)
-
-
-def _names_a_peer(cause: Cause | None) -> bool:
-    """It says that a peer went away, or that it was asked to stop: it was not the first."""
-    reasons = (*PEER_REASONS, LogEndingKind.STOPPED)
-    return cause is not None and any(item.reason in reasons for item in cause.evidence)
-
-
-def _explain_by_gpu(draft: AttemptDraft, cause: Cause) -> None:
-    """A broken GPU in a log without a rank is most likely that of the rank that failed first."""
-    faults = [
-        item
-        for item in cause.evidence
-        if item.source is EvidenceSource.LOG and is_of_hardware(item.reason)
-    ]
-    if faults:
-        evidence = tuple(dict.fromkeys([*faults, *cause.evidence]))
-        draft.cause = Cause(CauseKind.NODE_FAULT, "low", evidence, blames_node=False)
-
-
-def _is_proved(cause: Cause) -> bool:
-    """Has evidence of its own, which does not follow from the end of another rank."""
-    weak = (CauseKind.UNKNOWN, CauseKind.USER, CauseKind.GANG, CauseKind.CANCELLED)
-    return cause.kind not in weak and cause.confidence != "low"

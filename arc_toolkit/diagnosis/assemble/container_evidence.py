@@ -16,7 +16,7 @@ from arc_toolkit.diagnosis.model import CauseKind, Confidence, Evidence, Evidenc
 from arc_toolkit.diagnosis.read.gpu_messages import GpuProof, messages_in
 from arc_toolkit.diagnosis.read.pod_states import ContainerState, PodState
 from arc_toolkit.diagnosis.signals import is_sidecar
-from arc_toolkit.kube.quantities import QuantityError, bytes_offered
+from arc_toolkit.kube.quantities import GPU_RESOURCES, QuantityError, bytes_offered
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +123,16 @@ _NO_ROOM = re.compile(r"enough resource: (\S+), requested: (\d+), used: (\d+), c
 
 
 def refusal_reading(
-    reason: str, message: str, fewer_devices: bool | None, just_started: bool
+    reason: str,
+    message: str,
+    fewer_devices: bool | None = None,
+    just_started: bool = False,
+    resources: frozenset[str] = frozenset(),
 ) -> Reading | None:
     """Why the kubelet did not admit a pod, if the message says more than the reason.
 
     `fewer_devices`: whether the node now offers fewer devices than it has, None if unknown.
+    `resources`: what the node has, even if it has 0 now; empty if unknown.
     """
     broken: tuple[Confidence, str] | None = None
     if _NO_DEVICES.search(message):
@@ -145,7 +150,13 @@ def refusal_reading(
         if fewer_devices is None:
             return Reading(CauseKind.NODE_FAULT, "low", words, tied=False)
         broken = "high", words
-    elif match := _NO_ROOM.search(message):
+    elif (match := _NO_ROOM.search(message)) and _was_never_there(match, resources):
+        return Reading(
+            CauseKind.SETUP,
+            "high",
+            f"the kubelet refused the pod: the node has no {signals.reason_text(match[1])}",
+        )
+    elif match:
         if "/" not in match[1] or int(match[2]) <= int(match[4]):
             return Reading(
                 CauseKind.SETUP, "high", "the kubelet refused the pod: the node was full"
@@ -168,6 +179,15 @@ def refusal_reading(
             CauseKind.NODE_FAULT, "low", f"{meaning}; the node had just started", tied=False
         )
     return Reading(CauseKind.NODE_FAULT, confidence, meaning)
+
+
+def _was_never_there(match: re.Match[str], resources: frozenset[str]) -> bool:
+    """A resource of which the node has none. A GPU whose plugin is gone is still listed, with 0;
+    other resources are of a plugin that the cluster does not have (Azure/AML-Kubernetes 103)."""
+    if int(match[4]) or "/" not in match[1]:
+        return False
+    vendors = {key.partition("/")[0] for key in GPU_RESOURCES}
+    return match[1] not in resources if resources else match[1].partition("/")[0] not in vendors
 
 
 def _plugin_failure(code: str, message: str) -> tuple[Confidence, str]:
@@ -199,7 +219,8 @@ def start_error(message: str) -> Reading | None:
 
 
 ONLY_SIDECAR = f"only {signals.IDENTITY_SIDECAR} failed: a known effect of a proxy that blocks it"
-_KILLED = (137, 143)
+_ASKED_TO_STOP = 143  # SIGTERM
+_KILLED = (137, _ASKED_TO_STOP)
 _JOB_ID = re.compile(r"^[0-9a-f]{8,64}-")  # before the names of AzureML's containers
 
 
@@ -289,6 +310,12 @@ def _job_candidates(item: ContainerState) -> list[CauseCandidate]:
         if item.reason == "OOMKilled" and not code:
             # Happens in pods that succeeded: a child process was killed, the container was not.
             message = "a process was killed for memory, but the container continued"
+            evidence = Evidence(EvidenceSource.CONTAINER, item.reason, message, item.finished)
+            candidate = CauseCandidate(evidence, None, "low")
+        elif item.reason == "OOMKilled" and code == _ASKED_TO_STOP:
+            # kubernetes/kubernetes 140716: the kernel kills the main process with 137; a pod that
+            # is being stopped, and has a child killed, ends like this.
+            message = "a process was killed for memory while the container was being stopped"
             evidence = Evidence(EvidenceSource.CONTAINER, item.reason, message, item.finished)
             candidate = CauseCandidate(evidence, None, "low")
         elif signal.kind is CauseKind.SETUP and (reading := start_error(item.message)):

@@ -15,7 +15,10 @@ from arc_toolkit.text import plural
 _FAULTS = (GpuProof.HARDWARE, GpuProof.DRIVER)
 _ENDING_TEXTS: dict[LogEndingKind, tuple[CauseKind | None, str]] = {
     LogEndingKind.OWN_ERROR: (CauseKind.USER, "and nothing caught it; there is no exit code"),
-    LogEndingKind.CHILD_KILLED: (None, "because a process that it had started was killed"),
+    LogEndingKind.CHILD_KILLED: (
+        CauseKind.OWN_MEMORY,
+        "because a process that it had started was killed, most likely for memory",
+    ),
     LogEndingKind.DISK_ERROR: (None, "because a disk or a mount reported an input/output error"),
     LogEndingKind.STOPPED: (None, "because it was asked to stop; the log does not say by whom"),
     LogEndingKind.PEER_LOST: (None, "because another process went away first"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from arc_toolkit.diagnosis.model import Cause, FileEvidence, RunOutcome, Waiting
+from arc_toolkit.diagnosis.model import FileEvidence, RunOutcome, Waiting
 from arc_toolkit.diagnosis.read.cluster_index import ClusterIndex
 from arc_toolkit.diagnosis.read.pod_states import PodState
 from arc_toolkit.diagnosis.read.volcano import GangState
@@ -34,7 +34,6 @@ class AttemptDraft:
     sources: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     outcome: RunOutcome = RunOutcome.UNKNOWN  # at first only what a supervisor wrote
-    cause: Cause | None = None
     waiting: Waiting | None = None
     folder: int | None = None  # the number in the path of its log
     gang: GangState | None = None  # for a gang that has no pods yet

@@ -119,6 +119,10 @@ def _node_event_signal(event: ClusterEvent) -> Signal | None:
 def condition_signal(kind: str, text: str) -> Signal | None:
     """What a bad condition means; `text` is its reason and message."""
     signal = signals.table().get((EvidenceSource.NODE_CONDITION, signals.condition_name(kind)))
+    if signal is None and kind.endswith("Scheduled"):
+        # AKS also writes `Node condition RebootScheduled is now: True`.
+        announced = signals.table().get((EvidenceSource.NODE_EVENT, kind))
+        return replace(announced, source=EvidenceSource.NODE_CONDITION) if announced else None
     if signal is None:
         return signals.health_check(EvidenceSource.NODE_CONDITION, text) or _quoted_xid(text)
     if signal.reason == "VMEventScheduled" and (match := signals.SCHEDULED.search(text)):

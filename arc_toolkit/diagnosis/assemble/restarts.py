@@ -323,6 +323,18 @@ class _Epochs:
             return None
         return self.values[following - 1], self.values[following]
 
+    def lost(self, drop: CounterDrop, first_end: CounterDrop) -> int | None:
+        """How many epochs before the one that was cut off the run continued.
+
+        An epoch is logged when it begins, or when it ends: then the one that was cut off is not.
+        `first_end`: the end of the first epoch.
+        """
+        pair = self.around(drop)
+        if pair is None:
+            return None
+        is_logged_at_end = self.times[0] >= first_end.before
+        return max(int(pair[0] + is_logged_at_end - pair[1]), 0)
+
     def turn(self, drop: CounterDrop) -> str | None:
         pair = self.around(drop)
         if pair is None or pair[0] == pair[1]:
@@ -434,19 +446,30 @@ def _restart(run: str, group: list[_Hit], epochs: _Epochs, source: str) -> Resta
     confidence: Confidence = "high" if len(keys) > 1 and silent else "medium"
     if len(keys) < 2 and not (silent or series.by_value):
         confidence = "low"
-    if from_scratch and not series.by_value and regular_resets(series):
+    lost_steps: int | None = int(drop.top - drop.step)
+    first_reached = _first_reached(series, drop)
+    resets = [] if series.by_value else regular_resets(series)
+    if from_scratch and resets:
         # The counter starts with each epoch, so only the epoch shows where the run continued.
         pair = epochs.around(drop)
         from_scratch = pair is None or pair[1] <= epochs.values[0]
         confidence = "low"
+        lost_epochs = epochs.lost(drop, resets[0])
+        if lost_epochs is None:
+            lost_steps = None
+        else:
+            epoch_steps = resets[0].top - series.steps[0] + series.stride
+            lost_steps = int(lost_epochs * epoch_steps + drop.top - drop.step)
+            starts = [0, *[item.index for item in series.drops if item.index < drop.index]]
+            first_reached = series.times[starts[max(len(starts) - 1 - lost_epochs, 0)]]
     return Restart(
         run=run,
         time=drop.after,
         kind="from-scratch" if from_scratch else "resumed",
         last_step=int(drop.top) if series.defined else None,
         first_step=int(drop.step) if series.defined else None,
-        lost_steps=int(drop.top - drop.step) if series.defined else None,
-        lost_seconds=drop.after - _first_reached(series, drop),
+        lost_steps=lost_steps if series.defined else None,
+        lost_seconds=drop.after - first_reached,
         gap_seconds=drop.after - drop.before,
         keys=keys,
         confidence=confidence,

@@ -54,6 +54,8 @@ class ClusterIndex:
     successes: dict[str, list[float]] = field(default_factory=dict)
     # node -> whether it offers fewer devices than it has; only if its amounts are known
     fewer_devices: dict[str, bool] = field(default_factory=dict)
+    # what each node has, even if it has 0 now
+    node_resources: dict[str, frozenset[str]] = field(default_factory=dict)
     nodes_complete: bool = False
     newest: float | None = None  # the newest time of events, node conditions and heartbeats
     other_pods: int = 0  # not of AzureML jobs
@@ -128,7 +130,9 @@ def read(facts: Iterable[ClusterFacts]) -> ClusterIndex:
             cluster.nodes[node.name] = node
         if node.name and created:
             _cut(cluster, node.name, created)
-        fewer = _fewer_devices(mapping(raw.get("status")))
+        status = mapping(raw.get("status"))
+        cluster.node_resources[node.name] = frozenset(mapping(status.get("capacity")))
+        fewer = _fewer_devices(status)
         if fewer is not None:
             cluster.fewer_devices[node.name] = fewer
     for raw in _newest(item for part in facts for item in part.events):

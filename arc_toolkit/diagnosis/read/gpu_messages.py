@@ -1,19 +1,15 @@
-"""Errors of a GPU in logs: Xids of NVIDIA's driver, and messages of CUDA, NVML and NCCL.
+"""Errors of a GPU in texts: Xids of NVIDIA's driver, and messages of CUDA, NVML and NCCL.
 
-The texts are those of cudaGetErrorString and nvmlErrorString, of `nvidia-smi` and of PyTorch.
-Errors of the program (an illegal address, GPU memory that is full, a driver too old for the image)
-are not among them.
+Where such a text counts in the log of a job is decided in log_end.py. The texts are those of
+cudaGetErrorString and nvmlErrorString, of `nvidia-smi` and of PyTorch. Errors of the program (an
+illegal address, GPU memory that is full, a driver too old for the image) are not among them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import replace
 from enum import StrEnum
 from typing import NamedTuple
-
-from arc_toolkit.diagnosis.model import Attempt, Cause, CauseKind, RunOutcome
 
 # NVIDIA's Xid catalogue for Ampere and newer, "immediate action" and "description" (November 2026):
 # https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html
@@ -42,7 +38,18 @@ HARDWARE_XIDS = {
 APPLICATION_XIDS = frozenset({8, 13, 31, 32, 43, 45, 68, 69, 109})
 # Those with which the program goes on (`IGNORE`), although AKS's check reports some of them.
 HARMLESS_XIDS = frozenset({63, 92, 154})  # memory remapped, corrected errors, a note
-_XID_CODES = re.compile(r"XID error-codes found: ([\d, ]+)|Xid \([^)]*\): (\d+)")
+_XID_CODES = re.compile(
+    r"XID error-codes found: ([\d, ]+)|Xid \([^)]*\): (\d+)|(GPU has fallen off the bus)"
+)
+OFF_THE_BUS = 79  # the kernel also writes this text without a number (NVIDIA/NVSentinel 155)
+# A line of the kernel's log, as dmesg (`[ 812.1] `, `[Thu Oct 15 00:41:50 2026] `) and syslog write
+# it: `NVRM: Xid (PCI:0000:0b:00): 79, pid=1, ...`, `NVRM: GPU 0000:0b:00.0: GPU has fallen off ...`
+_KERNEL_LINE = re.compile(
+    r"(?:<\d{1,3}>)?(?:\w{3} +\d{1,2} [\d:]{8} \S{1,80} |[\dT:.+-]{19,35} \S{1,80} )?(?:kernel: ?)?"
+    r"(?:\[ *\d+\.\d+\] ?|\[\w{3} \w{3} +\d+ [\d:]{8} \d{4}\] ?)?"
+    r"NVRM: (?:Xid \((?:PCI:)?[0-9a-fA-F:.]{4,20}\): (\d{1,4})\b"
+    r"|GPU (?:at )?(?:PCI:)?[0-9a-fA-F:.]{4,20}: (GPU has fallen off the bus))"
+)
 
 
 def xid_reason(number: int) -> str:
@@ -58,8 +65,14 @@ def xids_in(message: str) -> set[int]:
     return {
         int(code)
         for match in _XID_CODES.finditer(message)
-        for code in re.findall(r"\d+", match[1] or match[2])
+        for code in re.findall(r"\d+", match[1] or match[2] or str(OFF_THE_BUS))
     }
+
+
+def kernel_xid(line: str) -> int | None:
+    """The Xid of a line that has the shape of a kernel line, and not only its words."""
+    match = _KERNEL_LINE.match(line)
+    return int(match[1] or OFF_THE_BUS) if match else None
 
 
 def has_no_hardware_xid(message: str) -> bool:
@@ -78,98 +91,86 @@ class GpuProof(StrEnum):
 
 
 class GpuMessage(NamedTuple):
-    """`anchor` is searched for, `pattern` has to match there, `near` before it in the line.
+    """`pattern` is searched for in a line; what is before it must not deny, quote or weaken it."""
 
-    An anchor does not start like a word that logs are full of (CUDA, NVIDIA), as literals in
-    scan.py.
-    """
-
-    anchor: bytes
-    pattern: re.Pattern[bytes]
+    pattern: re.Pattern[str]
     meaning: str
     proof: GpuProof
-    near: re.Pattern[bytes] | None = None
 
 
-def _message(anchor: str, suffix: str, meaning: str, proof: GpuProof, near: str = "") -> GpuMessage:
-    pattern = re.compile(re.escape(anchor.encode()) + suffix.encode())
-    return GpuMessage(
-        anchor.encode(), pattern, meaning, proof, re.compile(near.encode()) if near else None
-    )
+def _message(pattern: str, meaning: str, proof: GpuProof) -> GpuMessage:
+    return GpuMessage(re.compile(pattern), meaning, proof)
 
 
 MESSAGES = (
     # cudaErrorECCUncorrectable (214), cudaErrorNvlinkUncorrectable (220)
     _message(
-        "uncorrectable ",
-        "ECC error encountered",
+        "uncorrectable ECC error encountered",
         "uncorrectable ECC error encountered",
         GpuProof.HARDWARE,
     ),
     _message(
-        "uncorrectable ",
-        "NVLink error detected",
+        "uncorrectable NVLink error detected",
         "uncorrectable NVLink error detected",
         GpuProof.HARDWARE,
     ),
     # NVML_ERROR_GPU_IS_LOST, NVML_ERROR_RESET_REQUIRED; nvidia-smi for a GPU that does not answer
-    _message("GPU is lost", "", "the GPU is lost", GpuProof.HARDWARE),
-    _message("GPU requires reset", "", "the GPU requires a reset", GpuProof.HARDWARE),
+    _message(r"(?:^|: |\. )GPU is lost", "the GPU is lost", GpuProof.HARDWARE),
+    _message(r"(?:^|: |\. )GPU requires reset", "the GPU requires a reset", GpuProof.HARDWARE),
     _message(
-        "determine the device handle for ", "G[pP][uU]", "a GPU does not answer", GpuProof.HARDWARE
+        "determine the device handle for G[pP][uU]", "a GPU does not answer", GpuProof.HARDWARE
     ),
     # cudaErrorSystemNotReady (802), the fabric manager:
     # "verify ... all required driver daemons are actively running"
     _message(
-        "system not yet initialized",
-        "",
+        "(?i:cuda|802).{0,200}system not yet initialized",
         "CUDA error 802: the node's driver daemons (fabric manager) are not ready",
         GpuProof.DRIVER,
-        "(?i:cuda|802)",
     ),
     _message(
-        "ize NVML: ",
-        "Driver/library version mismatch",
+        "initialize NVML: Driver/library version mismatch",
         "driver and library of the node do not fit",
         GpuProof.DRIVER,
-        "initial$",
     ),
     # github.com/NVIDIA/nvidia-docker/issues/1730: the GPUs went when systemd was reloaded
     _message(
-        "ize NVML: ",
-        "Unknown Error",
-        "the container lost access to its GPUs",
-        GpuProof.DRIVER,
-        "initial$",
+        "initialize NVML: Unknown Error", "the container lost access to its GPUs", GpuProof.DRIVER
     ),
     _message(
-        "A driver. Make",
-        "",
+        r"communicate with the NVIDIA driver\. Make",
         "the driver does not answer",
         GpuProof.DRIVER,
-        "communicate with the NVIDI$",
     ),
     # cudaErrorNoDevice (100), cudaErrorDevicesUnavailable (46), torch.cuda
     _message(
-        "-capable device",
-        r"(?: is detected|\(s\) is/are busy|s are busy)",
+        r"(?:no )?CUDA-capable device(?: is detected|\(s\) is/are busy|s are busy)",
         "CUDA found no GPU",
         GpuProof.MISSING,
-        "CUDA$",
     ),
-    _message("No CUDA GPUs are available", "", "CUDA found no GPU", GpuProof.MISSING),
-    _message("Found no NVIDIA driver", "", "CUDA found no driver", GpuProof.MISSING),
+    _message("No CUDA GPUs are available", "CUDA found no GPU", GpuProof.MISSING),
+    _message("Found no NVIDIA driver", "CUDA found no driver", GpuProof.MISSING),
     # ncclRemoteError: "a network error or a remote process exiting prematurely"
-    _message("ncclRemoteError", "", "a peer of this rank went away", GpuProof.PEER),
+    _message("ncclRemoteError", "a peer of this rank went away", GpuProof.PEER),
     # torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp
     _message(
-        "Watchdog caught ",
-        "collective operation timeout",
+        "Watchdog caught collective operation timeout",
         "a peer of this rank did not answer",
         GpuProof.PEER,
     ),
 )
-ANCHORS = tuple(dict.fromkeys(message.anchor for message in MESSAGES))
+# Every log with such a text at its end has one of these there.
+MARKS = (
+    *(b"VRM: ", b"uncorrectable ", b"GPU is lost", b"requires reset", b"device handle for"),
+    *(b"not yet initialized", b"ize NVML: ", b"A driver. Make", b"-capable device"),
+    *(b"No CUDA GPUs", b"Found no NVIDIA", b"ncclRemoteError", b"Watchdog caught "),
+)
+# The line denies the error, quotes it, warns of it, or says that it was handled.
+_DENIED = re.compile(
+    r"(?i:\b(?:no|not|without|never|zero|0|if|when|caught|handled|ignor\w+|retr(?:y|ied|ying)|recover\w*"
+    r"|warn\w*|\w*warning|info|debug|e\.g\.)[\s:,(])"
+    r"|(?:^|[\s(\[{:=])[\"'`](?!\w+\.\w+:)|^\++ |^[#>|{]"
+)
+_QUOTED_BY_NCCL = "Cuda failure '"  # NCCL quotes CUDA's own text
 
 
 def is_of_hardware(reason: str) -> bool:
@@ -177,58 +178,14 @@ def is_of_hardware(reason: str) -> bool:
     return reason == GpuProof.HARDWARE or reason in XID_REASONS
 
 
-def message_at(data: bytearray, at: int, end: int, anchor: bytes) -> tuple[GpuProof, str] | None:
-    """What the message at the anchor proves, and what it says."""
+def messages_in(line: str) -> list[tuple[GpuProof, str]]:
+    """What the messages in a line, or in the text of an event, prove."""
+    result = []
     for message in MESSAGES:
-        if message.anchor != anchor or not message.pattern.match(data, at, end):
+        match = message.pattern.search(line)
+        if match is None:
             continue
-        line = max(data.rfind(b"\n", max(at - 500, 0), at) + 1, at - 500, 0)
-        if message.near is None or message.near.search(data, line, at):
-            return message.proof, message.meaning
-    return None
-
-
-def messages_in(text: str) -> list[tuple[GpuProof, str]]:
-    """What the messages in a short text prove, such as that of an event."""
-    data = bytearray(text.encode())
-    places = ((anchor, data.find(anchor)) for anchor in ANCHORS)
-    readings = (message_at(data, at, len(data), anchor) for anchor, at in places if at >= 0)
-    return [message for message in readings if message is not None]
-
-
-def weigh_by_other_nodes(attempts: Sequence[Attempt]) -> list[Attempt]:
-    """A driver that fails and a GPU that is not found are of the node if the same job then
-    succeeded elsewhere, and of the job or its image if it failed in the same way on another
-    node."""
-    questions = [attempt for attempt in attempts if _open_question(attempt.cause)]
-    if not questions:
-        return list(attempts)
-    good: dict[str, set[tuple[int, str]]] = {}
-    for attempt in attempts:
-        if attempt.outcome is RunOutcome.SUCCEEDED and attempt.node:
-            good.setdefault(attempt.job, set()).add((attempt.number, attempt.node))
-    failed_nodes: dict[tuple[str, str], set[str]] = {}
-    for attempt in questions:
-        if attempt.node and (reason := _open_question(attempt.cause)):
-            failed_nodes.setdefault((attempt.job, reason), set()).add(attempt.node)
-    return [_weigh(attempt, good.get(attempt.job, set()), failed_nodes) for attempt in attempts]
-
-
-def _open_question(cause: Cause | None) -> str | None:
-    reason = cause.evidence[0].reason if cause and cause.evidence else ""
-    return reason if reason in (GpuProof.DRIVER, GpuProof.MISSING) else None
-
-
-def _weigh(
-    attempt: Attempt, good: set[tuple[int, str]], failed_nodes: dict[tuple[str, str], set[str]]
-) -> Attempt:
-    cause, reason = attempt.cause, _open_question(attempt.cause)
-    if cause is None or reason is None:
-        return attempt
-    if any(number > attempt.number and node != attempt.node for number, node in good):
-        return replace(
-            attempt, cause=Cause(CauseKind.NODE_FAULT, "medium", cause.evidence, blames_node=True)
-        )
-    if len(failed_nodes.get((attempt.job, reason), ())) > 1:
-        return replace(attempt, cause=Cause(CauseKind.USER, "low", cause.evidence))
-    return attempt
+        before = line[: match.start()]
+        if before.endswith(_QUOTED_BY_NCCL) or not _DENIED.search(before):
+            result.append((message.proof, message.meaning))
+    return result

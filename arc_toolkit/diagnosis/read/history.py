@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING
 from arc_toolkit.diagnosis import times
 from arc_toolkit.diagnosis.model import ClusterFacts, RecordingGap
 from arc_toolkit.diagnosis.read import trim
-from arc_toolkit.diagnosis.read.trim import allowed_reason, allowed_text
+from arc_toolkit.diagnosis.read.trim import known_parts, known_reason
 from arc_toolkit.diagnosis.signals import is_bad
 from arc_toolkit.errors import ArcError
 from arc_toolkit.file_io import reason
@@ -248,7 +248,7 @@ class History:
             for reason, message in database.execute(
                 "SELECT DISTINCT reason, message FROM conditions"
             ).fetchall():
-                values = (allowed_reason(reason), allowed_text(message), reason, message)
+                values = (known_reason(reason), known_parts(message), reason, message)
                 database.execute(
                     "UPDATE conditions SET reason = ?, message = ? "
                     "WHERE reason = ? AND message = ?",

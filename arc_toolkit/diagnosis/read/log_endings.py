@@ -1,4 +1,4 @@
-"""How shells, launchers and programs other than Python report an end, at the end of a log.
+"""How shells, launchers, C++ and Spark report an end, at the end of a log.
 
 One row per message: the line with which it begins, and what may follow it. In the middle of a log,
 where the program went on, a message does not count.
@@ -94,29 +94,28 @@ ENDINGS = (
     _ending(
         r"(?:F\d{4} [\d:.]+ |[\d-]+ [\d:.]+: F ).*Check fail", r"\s|\*\*\* ", _OWN, "a failed check"
     ),
-    _ending(r"# A fatal error has been detected by the Java", "#", _OWN, "a crash of the JVM"),
+    # AzureML runs R too (microsoft/MLOpsPython 336)
+    _ending(r"Execution halted$", _NOTHING, _OWN, "an error of R"),
+    # what spark-submit prints
     _ending(
         r'Exception in thread "main" ',
         r"\s|Caused by: |Suppressed: |.* INFO ShutdownHookManager",
         _OWN,
         "an exception of Java",
     ),
-    _ending(r"Unhandled exception\. [\w.]+: ", r"\s| ---> ", _OWN, "an exception of .NET"),
-    _ending(r"Execution halted$", _NOTHING, _OWN, "an error of R"),
+    # torchrun's agent, without the report that follows
     _ending(
-        r"ERROR: (?:LoadError|InitError): ",
-        r"\s|Stacktrace:|in expression starting at|caused by: ",
-        _OWN,
-        "an error of Julia",
+        r".*torch[./]distributed[./]elastic[./]multiprocessing.* failed \(exitcode: (?P<code>-?\d+)\)",
+        r".*Sending process|traceback : Signal",
+        None,
+        "an error that torchrun reports",
     ),
     _ending(
-        r"(?:panic|fatal error): ",
-        r"\s|\[signal |goroutine \d|created by |[\w./*()-]+\(.*\)$",
-        _OWN,
-        "a panic of Go",
+        r".*Signal (?P<signal>\d+) \(SIG\w+\) received by PID \d+",
+        r"=+$",
+        None,
+        "an error that torchrun reports",
     ),
-    _ending(r"thread '[^']*' (?:\(\d+\) )?panicked at ", _ANY, _OWN, "a panic of Rust"),
-    _ending(r"Node\.js v\d", _NOTHING, _OWN, "an error of Node.js"),
     # Open MPI (orterun, PRRTE) and MPICH's hydra, also in Intel's MPI
     _ending(
         rf"{_MPI} noticed that process rank .* exited on signal (?P<signal>\d+)",
@@ -198,9 +197,7 @@ MARKS = (
     b"terminate ",
     b"Fatal Python",
     b"Check fail",
-    b"bugreport",
     b"\tat ",
-    b"   at ",
     b"ERROR: ",
     b"curl: (",
     b"wget: ",
@@ -208,10 +205,6 @@ MARKS = (
     b"\nE: ",
     b"tion in thread",
     b"Execution halted",
-    b"in expression starting",
-    b"goroutine ",
-    b"RUST_BACKTRACE",
-    b"Node.js v",
     b"core dumped",
     b"tion fault",
     b"Bus error",
@@ -233,6 +226,8 @@ MARKS = (
     b"sh: ",
     b"SIGTERM: 15",
     b"death signal",
+    b"(exitcode: ",
+    b"received by PID",
 )
 MARKS_BYTES = 600
 _MOST_LINES = 200
@@ -241,6 +236,12 @@ LOST_PEER = re.compile(
     r"ProcessGroupNCCL|Watchdog caught collective"
     r"|Dist(?:Backend|Network|Store)Error|ncclRemoteError"
 )
+
+
+def has_mark(tail: bytes) -> bool:
+    """Whether the last bytes of a log may have such an ending."""
+    last = tail[-MARKS_BYTES:]
+    return LAUNCH_MARK in last or any(mark in last for mark in MARKS)
 
 
 def ending(lines: list[str], goes_on: re.Pattern[str]) -> tuple[LogEndingKind, str] | None:

@@ -14,107 +14,19 @@ import stat
 import sys
 import threading
 import zlib
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cache, lru_cache
-from typing import Any, BinaryIO, NamedTuple, TypeVar
+from functools import lru_cache
+from typing import BinaryIO
 
 from arc_toolkit.diagnosis import times
 from arc_toolkit.diagnosis.identities import is_cut
 from arc_toolkit.diagnosis.model import LogFile, SkippedFile
-from arc_toolkit.diagnosis.read.gpu_messages import ANCHORS, GpuProof, message_at
-from arc_toolkit.diagnosis.read.log_endings import LAUNCH_MARK, MARKS, MARKS_BYTES, LogEndingKind
-from arc_toolkit.diagnosis.read.python_endings import MARK, log_ending
+from arc_toolkit.diagnosis.read import gpu_messages
+from arc_toolkit.diagnosis.read.gpu_messages import GpuProof
+from arc_toolkit.diagnosis.read.log_end import TRACEBACK, log_end
+from arc_toolkit.diagnosis.read.log_endings import LAUNCH_MARK, MARKS_BYTES, LogEndingKind, has_mark
 from arc_toolkit.diagnosis.read.unpack import GZIP, READ_ERRORS, decode_utf_16, error_reason, unzip
 from arc_toolkit.notices.run_log import PREFIX, RunRecord, read_run, read_runs
-
-Find = Callable[[bytes, int, int], int]
-Among = Callable[[Iterable[bytes], int, int], list[bytes]]
-
-
-class Search(NamedTuple):
-    """Where a literal is in a range, and which of several are in it."""
-
-    find: Find
-    among: Among
-
-
-class Finders(NamedTuple):
-    """Two searches in the same data: `in_text` is the faster one, for a range without NUL."""
-
-    in_text: Search
-    anywhere: Search
-
-
-def finders(data: bytearray) -> Finders:
-    """`data.find` for a literal without NUL, in a range whose last byte is not searched.
-
-    The C library does it, because a scan spends most of its time here: on 104 kB of the logs of
-    scripts/bench glibc's `strstr` takes 2 to 4 µs for `Run on node:` and `job failed.` (10 to
-    25 µs without AVX-512), `memmem` 5 to 33 µs, `bytearray.find` 29 to 156 µs.
-
-    While the result exists, the size of the data cannot change. One thread at a time may use it.
-    """
-    library = _library()
-    if library is None:
-        return Finders(_search(data.find), _search(data.find))
-    import ctypes
-
-    strstr, memmem = library
-    first = ctypes.c_char.from_buffer(data)
-    base = ctypes.addressof(first)
-
-    def find_in_text(literal: bytes, start: int, end: int, _pin: object = first) -> int:
-        if start >= end:
-            return -1
-        after, data[end] = data[end], 0  # where strstr stops
-        at = strstr(base + start, literal)
-        data[end] = after
-        return -1 if at is None else at - base
-
-    def among(literals: Iterable[bytes], start: int, end: int, _pin: object = first) -> list[bytes]:
-        # One pointer and one end for all of them: a log's end is searched for a dozen.
-        if start >= end:
-            return []
-        after, data[end] = data[end], 0
-        begin = ctypes.c_void_p(base + start)
-        hits = [literal for literal in literals if strstr(begin, literal)]
-        data[end] = after
-        return hits
-
-    def anywhere(literal: bytes, start: int, end: int, _pin: object = first) -> int:
-        at = memmem(base + start, end - start, literal, len(literal)) if start < end else None
-        return -1 if at is None else at - base
-
-    return Finders(Search(find_in_text, among), _search(anywhere))
-
-
-def _search(find: Find) -> Search:
-    return Search(
-        find,
-        lambda literals, start, end: [
-            literal for literal in literals if find(literal, start, end) >= 0
-        ],
-    )
-
-
-@cache
-def _library() -> tuple[Any, Any] | None:
-    """The two functions. None on Windows, which has no memmem, and without ctypes."""
-    try:
-        import ctypes
-
-        library = ctypes.PyDLL(None)  # keeps the interpreter's lock: a search takes a few µs
-        strstr, memmem = library.strstr, library.memmem
-    except (ImportError, OSError, AttributeError, TypeError):
-        return None
-    strstr.argtypes = (ctypes.c_void_p, ctypes.c_char_p)
-    memmem.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t)
-    strstr.restype = memmem.restype = ctypes.c_void_p
-    return strstr, memmem
-
-
-Item = TypeVar("Item")
 
 NEEDLE = b"Run on node:"
 # Every plausible form of the line (docs/diagnose.md); a name is a DNS-1123 subdomain.
@@ -138,8 +50,9 @@ HOSTNAME = re.compile(
     + rb"([a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?)(?=\r?\n)",
     re.MULTILINE,
 )
-RUN_ID = re.compile(rb"(?:AZUREML|MLFLOW)_RUN_ID=['\"]?([A-Za-z0-9_.-]{1,255})")
-POD_UID = re.compile(rb"POD_UID=['\"]?([A-Za-z0-9_.-]{1,255})")
+RUN_IDS = (b"AZUREML_RUN_ID=", b"MLFLOW_RUN_ID=")
+POD_UID = b"POD_UID="
+IDENTITY = re.compile(rb"['\"]?([A-Za-z0-9_.-]{1,255})")
 # How AzureML writes the end of a Kubernetes job, in its three spellings, and of a preempted one.
 FAILED = b"job failed."
 JOB_FAILED = re.compile(
@@ -147,27 +60,19 @@ JOB_FAILED = re.compile(
 )
 FAILURE = re.compile(rb" ?(-?\w*|Dispatch Job Fail) ?: ?(.*)")  # code and diagnostics
 PREEMPTED = b" PreemptionError: Nodes of this job got pre-empted"
-# `NVRM: Xid (PCI:0000:0b:00): 79, pid=1234, GPU has fallen off the bus.` in the kernel's log.
-XID = b"VRM: Xid ("
-XID_LINE = re.compile(rb"VRM: Xid \((?:PCI:)?[0-9a-fA-F:.]{4,20}\): (\d{1,4})\b")
 RUN_LINE = b"kit-run 2"  # of `arc-toolkit run`, with the first digit of its time
-TAIL_LITERALS = (XID, MARK, RUN_LINE, *ANCHORS)
+END_MARKS = (TRACEBACK, *gpu_messages.MARKS)
 
-# A literal starts with two bytes that are rare in logs, because strstr looks for those: on the logs
-# of scripts/bench `-capable device` takes half the time of `CUDA-capable device`.
-RUN_ID_END = b"_RUN_ID="
-POD_UID_END = b"D_UID="
 DATE_END = b"TC 2"
 
 CHUNK = 1 << 17  # most logs fit in it, and it fits in the second-level cache
 HEAD = 1 << 16  # where the ids are: the bootstrap script exports its environment first
 DATE_HEAD = 1 << 14  # where the start is: a date further on is another one
-TAIL = 1 << 14  # where errors of the GPU are: they end a job; carried from chunk to chunk
+TAIL = 1 << 14  # where the end of a process is; carried from chunk to chunk
 SHORTEST_STAMP = len("2021-07-13 16:03:07")
 LONGEST_LINE = 2048  # longer than any node line
 LONGEST_PREFIX = 400  # of a line of `kubectl logs --prefix --timestamps`
 DIGEST_BYTES = 1024
-MAX_GPU_ERRORS = 50
 MAX_RUN_LINES = 10_000  # of `arc-toolkit run` in one file
 MAX_NODES = 200  # distinct names in one file; a file with more is not a bootstrap log
 
@@ -210,9 +115,8 @@ class _Buffer(threading.local):
     """One buffer per thread, reused for every file."""
 
     def __init__(self) -> None:
-        self.data = bytearray(TAIL + CHUNK + 1)
-        self.view = memoryview(self.data)[:-1]  # the last byte is for the search
-        self.finders = finders(self.data)
+        self.data = bytearray(TAIL + CHUNK)
+        self.view = memoryview(self.data)
 
 
 _BUFFER = _Buffer()
@@ -237,7 +141,7 @@ def _scan_stream(
     path: str, stream: BinaryIO, was_gzip: bool = False, was_utf_16: bool = False
 ) -> LogScan | SkippedFile:
     data, view = _BUFFER.data, _BUFFER.view
-    in_text, anywhere = _BUFFER.finders
+    find = data.find
     readinto = stream.readinto  # type: ignore[attr-defined]
     result = LogScan(path, [])
     end = 0  # of the data in the buffer
@@ -259,21 +163,17 @@ def _scan_stream(
             end += count
             result.size += count
             final = not count
-        # Once per chunk instead of per search.
-        is_text = data.find(0, 0, end) < 0
-        search = in_text if is_text else anywhere
-        find = search.find
         if not begin and end:
             if data.startswith(GZIP, 0, end) and not was_gzip:
                 return _scan_stream(path, unzip(stream, bytes(view[:end])), was_gzip=True)
-            has_nul = not is_text and data.find(0, 0, min(end, FIRST_BLOCK)) >= 0
+            has_nul = find(0, 0, min(end, FIRST_BLOCK)) >= 0
             if has_nul and (encoding := _other_than_text(bytes(view[: min(end, FIRST_BLOCK)]))):
                 if encoding == UTF_16 and not was_utf_16:
                     text = decode_utf_16(stream, bytes(view[:end]))
                     return _scan_stream(path, text, was_gzip=True, was_utf_16=True)
                 return SkippedFile(path, encoding if encoding != UTF_16 else BINARY)
             result.digest = zlib.crc32(view[: min(end, DIGEST_BYTES)])
-            _read_head(data, find, end, result)
+            _read_head(data, end, result)
         # Unless this is the end, the last hits are for the next chunk, which has their whole line.
         start = TAIL - LONGEST_LINE if begin else 0
         stop = end if final else end - LONGEST_LINE + len(NEEDLE)
@@ -295,7 +195,7 @@ def _scan_stream(
                 run_lines.append(_run_line(data, at, end))
                 at = find(RUN_LINE, at + len(RUN_LINE), stop)
         if final:
-            _read_tail(data, search, end, result)
+            _read_tail(bytes(view[max(end - TAIL, 0) : end]), result)
             result.digest = zlib.crc32(view[max(end - DIGEST_BYTES, 0) : end], result.digest)
         else:
             if limit is None and isinstance(stream, io.FileIO):
@@ -422,21 +322,19 @@ def _other_than_text(block: bytes) -> str:
     return ""
 
 
-def _append_new(items: tuple[Item, ...], item: Item) -> tuple[Item, ...]:
-    return items if item in items else (*items, item)
-
-
 def _is_word(byte: int) -> bool:
     return bytes((byte,)).isalpha()
 
 
-def _read_head(data: bytearray, find: Find, end: int, result: LogScan) -> None:
+def _read_head(data: bytearray, end: int, result: LogScan) -> None:
     """The first run id, pod UID and `date`."""
     head = min(end, HEAD)
-    result.run_id = _field(RUN_ID, data, find, RUN_ID_END, head)
-    result.pod_uid = _field(POD_UID, data, find, POD_UID_END, head)
+    run_ids = [hit for literal in RUN_IDS if (hit := _field(data, literal, head))]
+    result.run_id = min(run_ids)[1] if run_ids else None
+    pod_uid = _field(data, POD_UID, head)
+    result.pod_uid = pod_uid[1] if pod_uid else None
     head = min(end, DATE_HEAD)
-    at = find(DATE_END, 0, head)
+    at = data.find(DATE_END, 0, head)
     while at >= 0:
         match = times.DATE_LINE.search(
             data, max(at - len(b"Tue Jul 13 16:02:22 U"), 0), min(at + 10, end)
@@ -444,43 +342,30 @@ def _read_head(data: bytearray, find: Find, end: int, result: LogScan) -> None:
         if match and (start := times.parse_date_line(match)) is not None:
             result.start, result.start_exact = start, True
             return
-        at = find(DATE_END, at + len(DATE_END), head)
+        at = data.find(DATE_END, at + len(DATE_END), head)
 
 
-def _field(
-    pattern: re.Pattern[bytes], data: bytearray, find: Find, literal: bytes, end: int
-) -> str | None:
-    at = find(literal, 0, end)
+def _field(data: bytearray, literal: bytes, end: int) -> tuple[int, str] | None:
+    """The first value after a literal, and where it is."""
+    at = data.find(literal, 0, end)
     while at >= 0:
-        match = pattern.search(data, max(at - len(b"AZUREML"), 0), min(at + 300, end))
-        if match and match.start() <= at:
-            return match[1].decode("ascii")
-        at = find(literal, at + len(literal), end)
+        if match := IDENTITY.match(data, at + len(literal), end):
+            return at, match[1].decode("ascii")
+        at = data.find(literal, at + len(literal), end)
     return None
 
 
-def _read_tail(data: bytearray, search: Search, end: int, result: LogScan) -> None:
-    """Errors of the GPU or of the program, with which a job ends."""
-    start = max(end - TAIL, 0)
+def _read_tail(tail: bytes, result: LogScan) -> None:
+    """How the process ended."""
+    if RUN_LINE in tail:
+        result.run = read_run(tail.decode("utf-8", "replace"))
     # A program's output is in a log without a node line; the others have one mark, to save time.
-    last = bytes(data[max(end - MARKS_BYTES, 0) : end])
-    if LAUNCH_MARK in last or (not result.nodes and any(mark in last for mark in MARKS)):
-        result.ending = log_ending(bytes(data[start:end]))
-    for anchor in search.among(TAIL_LITERALS, start, end):
-        if anchor == MARK:
-            result.ending = result.ending or log_ending(bytes(data[start:end]))
-            continue
-        if anchor == RUN_LINE:
-            result.run = read_run(bytes(data[start:end]).decode("utf-8", "replace"))
-            continue
-        at = search.find(anchor, start, end)
-        while at >= 0:
-            if anchor != XID:
-                if message := message_at(data, at, end, anchor):
-                    result.gpu_messages = _append_new(result.gpu_messages, message)
-            elif (match := XID_LINE.match(data, at, end)) and len(result.xids) < MAX_GPU_ERRORS:
-                result.xids = _append_new(result.xids, int(match[1]))
-            at = search.find(anchor, at + len(anchor), end)
+    if (
+        LAUNCH_MARK in tail[-MARKS_BYTES:]
+        or (not result.nodes and has_mark(tail))
+        or any(mark in tail for mark in END_MARKS)
+    ):
+        result.ending, result.gpu_messages, result.xids = log_end(tail)
 
 
 def _take_failure(data: bytearray, at: int, end: int, result: LogScan) -> None:

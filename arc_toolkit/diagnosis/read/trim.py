@@ -1,15 +1,14 @@
 """The few fields of Kubernetes objects that diagnose needs; the others are never stored.
 
 Pod specs contain secrets in environment values, arguments and annotations, so these are lists of
-what is kept, not of what is dropped. Texts that a program wrote pass `allowed_text`; names, times
-and figures are checked by their shape.
+what is kept, not of what is dropped. Of a message only the parts are kept that diagnose reads: the
+phrases and figures of the table below. Names, times and figures are checked by their shape.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from functools import cache
 from typing import Any
 
 from arc_toolkit.diagnosis.identities import parent_of_pod
@@ -18,85 +17,99 @@ from arc_toolkit.kube.pods import RUN_ID_LABEL
 from arc_toolkit.kube.raw import Json, mapping, rows
 from arc_toolkit.kube.taints import SPOT_KEY
 from arc_toolkit.output.redaction import redact
-from arc_toolkit.resources import data_file
 
 LONGEST = 1000
 _LONGEST_READ = 20_000
 MASK = "***"
-
-# Shapes that are kept whole, each with an example.
-_SHAPES = (
-    r"(?:aks|ask|k8s)-[a-z0-9]{1,12}-\d{8}-vmss[0-9a-zA-Z]{0,6}",  # aks-gpu-12345678-vmss000001
-    # 2026-07-01T10:00:00Z
-    r"\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:\d\d)?",
-    r"GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}",  # the UUID of a GPU
-    r"PCI:[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}",  # NVRM: Xid (PCI:0000:3b:00): 79
-    # 61Gi 500m 120s 16000
-    r"\d{1,12}(?:\.\d{1,9})?(?:[numkMGTPE]|[KMGTPE]i|[num]?s|min|h|d|B|[kKMG]B)?",
-    r"(?:\d{1,4}h)?\d{1,4}m(?:\d{1,4}(?:\.\d{1,9})?s)?",  # 3m12s
-    r"[A-Z]{1,4}\d{1,5}",  # codes of AKS and AzureML: NHC2009, E45004
-    r"(?:eth|sd[a-z]|nvme|nvidia|md|v|k8s|ipv|tty)\d{0,2}",  # devices and versions
-    r"[A-Za-z]",
+_AMOUNT = r"\d[\d.]{0,20}[A-Za-z]{0,2}\b"
+_LABEL = r"[a-z0-9][a-z0-9.-]{0,62}"  # names of containers, volumes, queues, webhooks
+_DEVICE = r"[a-z][a-z0-9.-]{0,40}(?:/[a-z][a-z0-9.-]{0,40})?"  # nvidia.com/gpu, cpu
+_KEY = r"[a-z][a-z0-9.-]{0,60}(?:/[a-zA-Z][a-zA-Z0-9.-]{0,40})?"  # of a taint
+# The messages that diagnose reads, by who writes them. The patterns that read them are beside their
+# meanings, in signals.py, gpu_messages.py and assemble/.
+_PHRASES = (
+    # kubelet: eviction, admission, device manager
+    r"The node was low on resource: \[?[a-z-]{3,30}",
+    r"The node had condition: \[?[A-Z][A-Za-z]{3,30}",
+    rf"Threshold quantity: {_AMOUNT}, available: {_AMOUNT}\.",
+    rf"(?:Container|Pod) {_LABEL} was using {_AMOUNT}, "
+    rf"(?:request is|which exceeds its request of) {_AMOUNT}[,.]?",
+    r"ephemeral local storage usage exceeds|exceeded its local ephemeral storage limit",
+    r"Usage of EmptyDir volume|exceeds the limit|Preempt(?:ed|ing)|preempt(?:ed|ing)",
+    r"^Pod was rejected: ",
+    rf"enough resource: {_DEVICE}, requested: \d+, used: \d+, capacity: \d+",
+    rf"requested number of devices unavailable for {_DEVICE}\. Requested: \d+, Available: \d+",
+    r"no healthy devices present|previously allocated devices are no longer healthy"
+    r"|can(?:not|'t) allocate unregistered device|maximum request size for shared resources",
+    r"(?:Allocate failed due to (?:device plugin GetPreferredAllocation rpc failed with err: )?"
+    r"|device plugin PreStartContainer rpc failed with err: )rpc error: code = [A-Z][A-Za-z]{1,20}",
+    # kernel, node problem detector, Azure
+    r"Memory cgroup out of memory: Kill(?:ed)? process|anon-rss:\d{1,15}kB",
+    r"^Node condition [A-Z][A-Za-z0-9]{2,40} is now: (?:True|False|Unknown), reason: ",
+    r"\b(?:Preempt|Redeploy|Reboot|Terminate|Freeze)(?: ?Scheduled)?\b|SpotEvictionIncoming",
+    r"[Pp]reempt(?:ion)? [Ss]cheduled|will change into status '?Preempt",
+    r"FaultCode: NHC\d{1,6}|XID error-codes found: \d[\d, ]{0,60}",
+    r"NVRM: |Xid \((?:PCI:)?[0-9a-fA-F:.]{4,20}\): \d{1,4}|GPU has fallen off the bus",
+    r"query failed|[Tt]imed out|^Deleting [Nn]ode|^Successfully|^Cancelling|\b(?:Drift|Expir)",
+    # CUDA, NVML, NVIDIA's container toolkit
+    r"uncorrectable (?:ECC error encountered|NVLink error detected)",
+    r"(?:nvml: |: |^)GPU (?:is lost|requires reset)|determine the device handle for G[pP][uU]",
+    r"nvidia-container-(?:cli|runtime)|libnvidia-ml|NVML|nvidia-ctk|nvidia\.com/gpu="
+    r"|requirement error|unsatisfied condition: (?:cuda|driver|brand)",
+    # schedulers: kube-scheduler and Volcano
+    r"\d{1,6}/\d{1,6} nodes are (?:un)?available: |\.? preemption: ?",
+    rf"\d{{1,6}} (?:Insufficient {_DEVICE}|Too many pods"
+    rf"|node\(s\) (?:[A-Za-z'/-]{{1,14}} ?){{1,12}}(?:\{{{_KEY})?)",
+    r"pod group is not ready|tasks in gang|Start to execute command [A-Z][a-z]{2,12}[A-Z][a-z]{1,8}",
+    r"\d{1,6} (?:Pending|Running|minAvailable|Unschedulable|Schedulable|Releasing|Pipelined)",
+    rf"(?:insufficient|overused|Insufficient) {_DEVICE}",
+    # quotas, admission
+    r"(?i:exceeded quota|quota insufficient|quota exceeded)",
+    rf"[Qq]ueue {_LABEL} (?:is overused|has no quota)",
+    rf"(?:requested|used|limited): {_DEVICE}={_AMOUNT}(?:,{_DEVICE}={_AMOUNT})*",
+    rf'admission webhook "{_LABEL}"|violates PodSecurity|denied by [A-Z][a-z]{{3,20}}',
+    # what a pod waits for: images, volumes, network
+    rf'for volume "{_LABEL}"|unmounted volumes=\[{_LABEL}(?:[, ]+{_LABEL}){{0,9}}\]',
+    rf'plugin type="{_LABEL}"|restarting failed container|failed to (?:create|start)',
+    r"^Error: (?:Err?Image[A-Z][a-z]{1,20}|ImagePull[A-Z][a-z]{1,20})?",
+    r"(?i:not ?found|manifest unknown|does not exist|no such(?: host)?|\b40[13]\b|unauthori[sz]ed"
+    r"|forbidden|authenticat(?:ion|e)|denied|\b429\b|too ?many ?requests|no space left|\bdisk\b"
+    r"|timed? ?out|deadline|dial tcp|\bconnection\b)",
+    r"(?i:(?:allocate|available|exhaust(?:ed)?|insufficient) (?:ip|address|subnet)"
+    r"|no (?:free|available) ip)",
 )
-# Names that messages of Kubernetes and the node problem detector have in a fixed place.
-_TEXT_NAME = r"([a-z0-9][a-z0-9.-]{0,62})"
-_NAMED = [
-    re.compile(
-        r"(?:exceeded quota: |for volume \"|webhook \"|plugin type=\"|queue \")"
-        rf"{_TEXT_NAME}(?![\w./+=-])"
-    ),
-    re.compile(rf"Container {_TEXT_NAME} (?:was using|exceeded its local)"),
-]
-_CONDITION = re.compile(r"Node condition ([A-Z][A-Za-z0-9]{2,63}) is now: ")
-# Figures after a word for a secret, up to six words or figures later: `password is 839201746512`,
-# `--pin 4829104756`, `otp 4 digits: 48291047`. A short one with a unit is an amount: `a container
-# with token in its name was using 3104Ki`.
-_SECRET_WORD = re.compile(
-    r"(?:passw(?:or)?[dt]|passphrase|(?:pass|pin)code|pwd|pin|secret|token|key|credential|otp)s?\b",
-    re.IGNORECASE,
-)
-_AFTER_IT = re.compile(
-    r"(?:[^\w\n]{1,8}(?:[A-Za-z_]{1,20}\b|\d+(?![A-Za-z\d])|\d{8,}[A-Za-z]{1,2}\b)){0,7}"
-)
-_FIGURE = re.compile(r"(?<!\w)\d(?:[\d .,-]*\d)?(?:(?![A-Za-z\d])|(?<=\d{8})[A-Za-z]{1,2}\b)")
-_SHAPE = re.compile("|".join(f"(?:{shape})" for shape in _SHAPES))
-_PIECE = re.compile(
-    rf"(?<![^\W_])(?:{_SHAPES[0]}|{_SHAPES[1]}|{_SHAPES[2]}|{_SHAPES[3]})(?![^\W_])|[^\W_]+"
-)
+_PHRASE = re.compile("|".join(f"(?:{phrase})" for phrase in _PHRASES))
+_BETWEEN = re.compile(r"[\s.,;:()\[\]{}\"'=-]{0,4}")  # between two phrases as it is
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _REASON = re.compile(r"[A-Za-z][A-Za-z0-9]{0,63}|OutOf[a-z0-9./-]{1,60}")
+# Values of taints that diagnose reads; the autoscaler writes a time.
+_TAINT_VALUE = re.compile(r"spot(?:-eviction)?|true|false|\d{9,11}")
 
 
-def allowed_text(text: str, names: Iterable[str] = ()) -> str:
-    """The allowed parts of a text. `names`, from other fields of the object, are allowed too."""
-    text = _without_secret_figures(redact(text[:_LONGEST_READ]))
-    keep = {name for name in names if name and name in text}
-    keep.update(name for pattern in _NAMED for name in pattern.findall(text))
-    keep.update(filter(_is_reason, _CONDITION.findall(text)))
-    named = re.compile(
-        "|".join(rf"(?<![\w-]){re.escape(name)}(?![\w-])" for name in sorted(keep, reverse=True))
-    )
+def known_parts(text: str) -> str:
+    """The parts of a message that diagnose reads, in their order; the others are masked.
+
+    Example: `MountVolume.SetUp failed for volume "data" : mount failed: https://user:pw@host`
+    -> `*** for volume "data" ***`
+    """
     parts, at = [], 0
-    for match in named.finditer(text) if keep else ():
+    text = text[:_LONGEST_READ]
+    for match in _PHRASE.finditer(text):
         parts += [_masked(text[at : match.start()]), match[0]]
         at = match.end()
-    return "".join([*parts, _masked(text[at:])])[:LONGEST]
+    return "".join([*parts, _masked(text[at:])]).strip(" ")[:LONGEST]
 
 
-def _without_secret_figures(text: str) -> str:
-    for word in reversed(list(_SECRET_WORD.finditer(text))):
-        after = _AFTER_IT.match(text, word.end())
-        if after and after[0]:
-            text = text[: word.end()] + _FIGURE.sub(MASK, after[0]) + text[after.end() :]
-    return text
+def _masked(between: str) -> str:
+    return between if _BETWEEN.fullmatch(between) else f" {MASK} "
 
 
-def allowed_reason(text: str) -> str:
+def known_reason(text: str) -> str:
     """A reason in CamelCase as it is, even an unknown one; Azure sometimes writes sentences."""
     return (
         text
         if _REASON.fullmatch(text) and (text.startswith("OutOf") or _is_reason(text))
-        else allowed_text(text)
+        else known_parts(text)
     )
 
 
@@ -104,30 +117,6 @@ def _is_reason(text: str) -> bool:
     """The words of a random string are shorter and its digits more."""
     words = _WORD.findall(text)
     return bool(words) and sum(map(len, words)) >= max(3 * len(words) - 1, len(text) - 4)
-
-
-def _masked(text: str) -> str:
-    """Mask from the first to the last word of each token that is not allowed."""
-    return re.sub(r"\S+", _mask_token, text)
-
-
-def _mask_token(match: re.Match[str]) -> str:
-    token = match[0]
-    bad = [piece.span() for piece in _PIECE.finditer(token) if not _is_plain(piece[0])]
-    return token if not bad else token[: bad[0][0]] + MASK + token[bad[-1][1] :]
-
-
-def _is_plain(piece: str) -> bool:
-    if _SHAPE.fullmatch(piece) or piece.lower() in _words():
-        return True
-    parts = _WORD.findall(piece)
-    return sum(map(len, parts)) == len(piece) and all(part.lower() in _words() for part in parts)
-
-
-@cache
-def _words() -> frozenset[str]:
-    lines = data_file("message_words.txt").read_text(encoding="utf-8").split("\n")
-    return frozenset(line for line in lines if line and not line.startswith("#"))
 
 
 VOLCANO_JOBS = "batch.volcano.sh/v1alpha1"
@@ -180,7 +169,6 @@ _VM = re.compile(r"/virtualMachineScaleSets/[^/]+/virtualMachines/\d+$", re.IGNO
 
 def pod(raw: Json) -> Json:
     metadata, spec, status = (mapping(raw.get(part)) for part in ("metadata", "spec", "status"))
-    names = _names(raw)
     trimmed: Json = {
         "metadata": _metadata(raw, POD_LABELS, POD_ANNOTATIONS),
         "spec": _pick(
@@ -192,16 +180,15 @@ def pod(raw: Json) -> Json:
                 "restartPolicy",
                 "terminationGracePeriodSeconds",
             ),
-            names,
         ),
-        "status": _pick(status, ("phase", "reason", "message", "startTime"), names),
+        "status": _pick(status, ("phase", "reason", "message", "startTime")),
     }
     if (parent := parent_of_pod(metadata, spec)) and _is_name(parent) and redact(parent) == parent:
         trimmed["metadata"].setdefault("labels", {})[PARENT_LABEL] = parent
     _add(
         trimmed["spec"],
         "tolerations",
-        [item for raw in rows(spec.get("tolerations")) if (item := _toleration(raw))],
+        [{"key": SPOT_KEY} for raw in rows(spec.get("tolerations")) if raw.get("key") == SPOT_KEY],
     )
     for part in ("containers", "initContainers"):
         _add(trimmed["spec"], part, [_container(item) for item in rows(spec.get(part))])
@@ -210,24 +197,14 @@ def pod(raw: Json) -> Json:
         "volumes",
         [_volume(item) for item in rows(spec.get("volumes")) if item.get("emptyDir")],
     )
-    _add(trimmed["status"], "conditions", _conditions(status, names))
+    _add(trimmed["status"], "conditions", _conditions(status))
     for part in ("containerStatuses", "initContainerStatuses"):
         _add(
             trimmed["status"],
             part,
-            [_container_status(item, names) for item in rows(status.get(part))],
+            [_container_status(item) for item in rows(status.get(part))],
         )
     return trimmed
-
-
-def _toleration(raw: Json) -> Json:
-    """With a key that Kubernetes or Azure uses; others may contain anything."""
-    key = str(raw.get("key", ""))
-    return (
-        _pick(raw, ("key", "operator", "value", "effect", "tolerationSeconds"))
-        if allowed_text(key) == key
-        else {}
-    )
 
 
 def _container(raw: Json) -> Json:
@@ -248,11 +225,11 @@ def _volume(raw: Json) -> Json:
     }
 
 
-def _container_status(raw: Json, names: Iterable[str]) -> Json:
+def _container_status(raw: Json) -> Json:
     trimmed = _pick(raw, ("name", "restartCount"))
     for part in ("state", "lastState"):
         _add(trimmed, part, {
-            word: _pick(inner, STATE, names)
+            word: _pick(inner, STATE)
             for word, inner in mapping(raw.get(part)).items()
             if word in ("waiting", "running", "terminated") and isinstance(inner, dict)
         })  # fmt: skip
@@ -261,12 +238,11 @@ def _container_status(raw: Json, names: Iterable[str]) -> Json:
 
 def node(raw: Json) -> Json:
     spec, status = mapping(raw.get("spec")), mapping(raw.get("status"))
-    names = _names(raw)
     trimmed: Json = {
         "metadata": _metadata(raw, NODE_LABELS),
         "spec": _pick(spec, ("unschedulable",)),
         "status": {
-            "conditions": _conditions(status, names)
+            "conditions": _conditions(status)
         },  # without the heartbeat, which changes every few minutes
     }
     for part in ("capacity", "allocatable"):  # of GPUs and other devices
@@ -284,8 +260,7 @@ def node(raw: Json) -> Json:
 def event(raw: Json) -> Json:
     """An event of core/v1 or of events.k8s.io/v1."""
     about = mapping(raw.get("involvedObject")) or mapping(raw.get("regarding"))
-    names = _names({"metadata": about})
-    trimmed = _pick(raw, ("reason", "message", "note", "type", "count"), names)
+    trimmed = _pick(raw, ("reason", "message", "note", "type", "count"))
     trimmed |= _pick(
         raw,
         (
@@ -306,7 +281,6 @@ def event(raw: Json) -> Json:
 
 def pod_group(raw: Json) -> Json:
     spec, status = mapping(raw.get("spec")), mapping(raw.get("status"))
-    names = _names(raw)
     trimmed: Json = {
         "apiVersion": POD_GROUPS,
         "kind": "PodGroup",
@@ -315,7 +289,7 @@ def pod_group(raw: Json) -> Json:
         "status": _pick(status, ("phase", *COUNTS)),
     }
     _add(trimmed["spec"], "minResources", _quantities(spec.get("minResources")))
-    _add(trimmed["status"], "conditions", _conditions(status, names))
+    _add(trimmed["status"], "conditions", _conditions(status))
     return trimmed
 
 
@@ -337,7 +311,7 @@ def volcano_job(raw: Json) -> Json:
     )
     _add(trimmed["spec"], "tasks", [_task(item) for item in rows(spec.get("tasks"))])
     state = ("phase", "reason", "message", "lastTransitionTime")
-    _add(trimmed["status"], "state", _pick(mapping(status.get("state")), state, _names(raw)))
+    _add(trimmed["status"], "state", _pick(mapping(status.get("state")), state))
     return trimmed
 
 
@@ -397,17 +371,8 @@ def _is_name(value: object) -> bool:
     return isinstance(value, str) and bool(_NAME.fullmatch(value))
 
 
-def _names(raw: Json) -> tuple[str, ...]:
-    """The names that an object has anyway, which its messages may therefore contain."""
-    metadata, spec = mapping(raw.get("metadata")), mapping(raw.get("spec"))
-    values = [metadata.get("name"), metadata.get("namespace"), spec.get("nodeName")]
-    for part in ("containers", "initContainers"):
-        values += [item.get("name") for item in rows(spec.get(part))]
-    return tuple(str(value) for value in values if _is_name(value))
-
-
-def _conditions(status: Mapping[str, Any], names: Iterable[str]) -> list[Json]:
-    return [_pick(item, CONDITION, names) for item in rows(status.get("conditions"))]
+def _conditions(status: Mapping[str, Any]) -> list[Json]:
+    return [_pick(item, CONDITION) for item in rows(status.get("conditions"))]
 
 
 def _quantities(raw: object, *, only_devices: bool = False) -> Json:
@@ -425,16 +390,18 @@ def _add(trimmed: Json, name: str, value: Any) -> None:
         trimmed[name] = value
 
 
-def _pick(raw: Mapping[str, Any], fields: Iterable[str], names: Iterable[str] = ()) -> Json:
-    """Fields by name: numbers, allowed texts and names; no lists or objects."""
+def _pick(raw: Mapping[str, Any], fields: Iterable[str]) -> Json:
+    """Fields by name: numbers, known parts of messages, and names; no lists or objects."""
     trimmed: Json = {}
     for field in fields:
         value = raw.get(field)
         if isinstance(value, str):
-            if field in ("message", "note", "value"):
-                value = allowed_text(value, names)
+            if field in ("message", "note"):
+                value = known_parts(value)
             elif field == "reason":
-                value = allowed_reason(value)
+                value = known_reason(value)
+            elif field == "value":
+                value = value if _TAINT_VALUE.fullmatch(value) else MASK
             elif not _is_name(value):
                 continue
         elif not isinstance(value, bool | int | float):

@@ -1,25 +1,30 @@
-"""How a Python program ends: an exception that nothing caught, at the end of its log.
+"""The end of a log: how the process ended, and what it said about its GPU when it did.
 
-A handled exception looks the same, but the program goes on and prints more, or its logger wrote a
-line before it. So a traceback counts only if nothing but the rest of its message and the usual
-epilogue of Python, CUDA, launchers and AzureML follows. That the program ended is one question, and
-whether by itself another: it may have been asked to stop, lost a peer, or lost its storage. Of an
-exception only the name of its class is kept: messages may contain secrets. How programs in other
-languages and launchers end is in log_endings.py.
+Position decides. An exception ends a process only if nothing but the rest of its message and the
+usual epilogue of Python, CUDA, launchers and AzureML follows. A message about a GPU counts only in
+that final exception or, without one, in the last message of the runtime; a line of the kernel only
+if the program did not go on after it. A quotation, a denial, a warning or a handled error elsewhere
+in the log proves nothing. That the program ended is one question, and whether by itself another: it
+may have been asked to stop, lost a peer, or lost its storage. Of an exception only the name of its
+class is kept: messages may contain secrets. How launchers, shells and other programs end is in
+log_endings.py.
 """
 
 from __future__ import annotations
 
+import builtins
 import json
 import re
 from collections.abc import Iterable
 from contextlib import suppress
+from typing import NamedTuple
 
 from arc_toolkit.diagnosis.read import log_endings
+from arc_toolkit.diagnosis.read.gpu_messages import GpuProof, kernel_xid, messages_in
 from arc_toolkit.diagnosis.read.log_endings import LogEndingKind
 from arc_toolkit.notices.run_log import PREFIX as RUN_PREFIX
 
-MARK = b"Traceback "  # with colours the rest of the line is not one literal
+TRACEBACK = b"Traceback "  # with colours the rest of the line is not one literal
 _HEADER = "Traceback (most recent call last):"
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
 
@@ -34,13 +39,16 @@ _PREFIX = re.compile(
 )
 # Ray: RayTaskError(ValueError)
 _NAME = re.compile(r"([A-Za-z_][\w.]{0,120})(?:\(\w{1,80}\))?(?::|$)")
-# A logger's line before a traceback: the program caught the exception and reported it. Not if the
+# A logger's warning before a traceback: the program caught the exception and goes on. Not if the
 # logger is that of a library in the background, of torchrun, or of Spark's JVM.
-_LOGGED = re.compile(r"\b(?:ERROR|WARN(?:ING)?|CRITICAL)\b")
+_LOGGED = re.compile(r"\bWARN(?:ING)?\b|\bERROR\b.*(?i:retry|again|skip|continu|fall|ignor)")
 _OTHER_LOGGER = re.compile(
     r"WARNING:(?:tensorflow|absl)|wandb: |.*torch[./]distributed[./]elastic"
-    r"|\d\d/\d\d/\d\d [\d:]{8} (?:ERROR|WARN) \w+: "
+    r"|\d\d/\d\d/\d\d [\d:]{8} WARN \w+: "
 )
+# `+ Exception Group Traceback (most recent call last):`, and the frames beside it
+_GROUP = re.compile(r"^ *\+ Exception Group Traceback \(most recent call last\):$")
+_GROUP_LINE = re.compile(r"^ *(?:\| ?|\+[-+]+(?: .*)?$)")
 # rich.traceback draws a box: the header in its upper edge, the exception after its lower edge.
 _BOX_TOP = re.compile(r"^[^\w\s]{2,} Traceback \(most recent call last\) [^\w\s]{2,}$")
 _BOX_SIDE, _BOX_END = ("│", "|", "❱"), ("╰", "└", "+--")
@@ -70,6 +78,9 @@ _EPILOGUE = re.compile(
     r"|frame #\d|.*\(core dumped\)|Aborted$|Segmentation fault$"
     r"|\[[\d:]{8}\] +WARNING +Sending process"
     r"|\[[\d:]{8}\] +ERROR +failed \(exitcode: |.*torch\.distributed\.elastic\.multiprocessing"
+    r"|: [\w.$]{1,200}(?:Exception|Error)\b|Caused by: |Driver stacktrace:"
+    r"|\d\d/\d\d/\d\d [\d:]{8} \w+ (?:ShutdownHook|SparkContext|SparkUI|MemoryStore|BlockManager"
+    r"|MapOutputTracker|OutputCommit|\w*SchedulerBackend|\w*ShutdownHook)"
     r"|For simplicity, JAX has removed|You can suppress this exception and fall back"
 )
 # The message of a library's exception may have several lines; that of a program seldom has.
@@ -148,25 +159,105 @@ _RAN_ANOTHER = frozenset({"CalledProcessError", "ProcessRaisedException"})
 _EXIT_CODE = re.compile(r"^ *exitcode *: (-?\d{1,3})\b")
 
 
-def log_ending(tail: bytes) -> tuple[LogEndingKind, str] | None:
-    """What the end of a log says, with the exception's class; None if nothing certain."""
+# A final exception of these classes is the program's, whatever words its message quotes.
+_OF_PROGRAM = frozenset(
+    name
+    for name, value in vars(builtins).items()
+    if isinstance(value, type) and issubclass(value, Exception)
+) - {"RuntimeError", "OSError", "SystemError", "Exception"}
+_EXCEPTION = re.compile(r"[A-Za-z_][\w.]{0,120}(?:Error|Exception|Failure)\w{0,40}(?:\(\w+\))?: ")
+# An exception that an error of a GPU may have raised; GPU memory that is full is the program's.
+_OF_GPU = re.compile(r"CUDA|cuda|NCCL|nccl|CUDNN|cuDNN|CUBLAS|NVML|GPU|XlaRuntime|Accelerator")
+_GPU_MEMORY = re.compile(r"OutOfMemoryError|out of memory|RESOURCE_EXHAUSTED")
+MAX_MESSAGE_LINES = 4  # of an exception without a traceback, besides the epilogue
+
+
+class LogEnd(NamedTuple):
+    """What the end of a log says."""
+
+    ending: tuple[LogEndingKind, str] | None = None  # with the exception's class
+    gpu_messages: tuple[tuple[GpuProof, str], ...] = ()
+    xids: tuple[int, ...] = ()  # of kernel lines, in order, without repeats
+
+
+class _Exception(NamedTuple):
+    """An exception: the first traceback of its chain, its last traceback, and its line."""
+
+    start: int
+    header: int
+    at: int
+    name: str
+
+
+def log_end(tail: bytes) -> LogEnd:
+    """From the last bytes of a log."""
     text = _COLOUR.sub("", tail.decode("utf-8", "replace"))
     # `run` writes after the process has ended.
     printed = (line for line in text.splitlines() if RUN_PREFIX not in line)
-    lines = [line[_end_of_prefix(line) :] for line in map(_message, printed)]
-    lines = _drop_ignored(_unbox(lines))
+    unprefixed = [line[_end_of_prefix(line) :] for line in map(_message, printed)]
+    xids = [(kernel_xid(line), index) for index, line in enumerate(unprefixed) if "NVRM: " in line]
+    kernel_lines = {index: xid for xid, index in xids if xid is not None}
+    program_lines = [line for index, line in enumerate(unprefixed) if index not in kernel_lines]
+    lines = _drop_ignored(_unbox(program_lines))
     while lines and not lines[-1].strip():
         lines.pop()
-    return _python_ending(lines) or log_endings.ending(lines, _GOES_ON)
+    uncaught = _uncaught_exception(lines)
+    ending = _python_ending(lines, uncaught) if uncaught else None
+    if ending is None and log_endings.has_mark(tail):
+        ending = log_endings.ending(lines, _GOES_ON)
+    final = _first_of_children(lines, uncaught) if uncaught else _untraced_exception(lines)
+    is_programs = final is not None and not _may_be_of_gpu(lines[final.at], final.name)
+    begin = final.start if final else max(len(lines) - 1, 0)
+    messages = [hit for line in lines[begin:] for hit in _gpu_messages(line)]
+    for line in lines[_last_message(lines, begin) : begin]:
+        # A lost peer may raise any exception, a broken GPU does not.
+        messages += [
+            hit for hit in _gpu_messages(line) if not is_programs or hit[0] is GpuProof.PEER
+        ]
+    survived = -1
+    for index in range(len(unprefixed) - 1, min(kernel_lines, default=len(unprefixed)), -1):
+        if _is_progress(unprefixed[index]):
+            survived = index
+            break
+    return LogEnd(
+        ending,
+        tuple(dict.fromkeys(messages)),
+        ()
+        if is_programs
+        else tuple(dict.fromkeys(xid for at, xid in kernel_lines.items() if at > survived)),
+    )
 
 
-def _python_ending(lines: list[str]) -> tuple[LogEndingKind, str] | None:
+def _gpu_messages(line: str) -> list[tuple[GpuProof, str]]:
+    """Not in the source lines of a traceback, nor in an exception that only quotes the words."""
+    match = _NAME.match(line)
+    if match and match[1].rpartition(".")[2] in _OF_PROGRAM:
+        return []
+    is_source = line.startswith("  ") and not line.lstrip().startswith("what(): ")
+    return [] if is_source else messages_in(line)
+
+
+def _may_be_of_gpu(line: str, name: str) -> bool:
+    """Whether an error of a GPU may have raised it; a launcher only reports that a process ended."""
+    if name == _LAUNCHER or name in _RAN_ANOTHER:
+        return True
+    return (
+        (name not in _OF_PROGRAM or name == "AssertionError")  # `expected 8 GPUs, found 7`
+        and _OF_GPU.search(line) is not None
+        and _GPU_MEMORY.search(line) is None
+    )
+
+
+def _is_progress(line: str) -> bool:
+    return _GOES_ON.search(line) is not None and _EPILOGUE.match(line) is None
+
+
+def _uncaught_exception(lines: list[str]) -> _Exception | None:
+    """The exception of the last traceback, if the program printed nothing after it."""
     # A progress bar before it in the same line does not matter, a logger's prefix does.
     headers = [index for index, line in enumerate(lines) if line.endswith(_HEADER)]
     begin = headers[-1] + 1 if headers else len(lines)
-    at = begin
-    while at < len(lines) and lines[at].startswith(" "):
-        at += 1
+    at = _after_frames(lines, begin)
     # A log that several processes write may have lost the header of the launcher's own traceback.
     at = max(
         (index for index, line in enumerate(lines) if index > at and _LAUNCHER_LINE.match(line)),
@@ -176,24 +267,58 @@ def _python_ending(lines: list[str]) -> tuple[LogEndingKind, str] | None:
     if match is None or _is_logged(lines, headers):
         return None
     name = match[1].rpartition(".")[2]
-    if name == _LAUNCHER:
-        answer = (
-            _launcher_ending(lines[at + 1 :])
-            if all(map(_EPILOGUE.match, lines[at + 1 :]))
-            else None
-        )
-        return _process_ending(lines[:begin], answer)
     frames = [line for line in lines[begin:at] if line.startswith("  File ")]
     of_library = "." in match[1] or bool(frames and _LIBRARY_FRAME.match(frames[-1]))
     bars = {match[1] for line in lines[:at] if (match := _BAR.search(line))}
     after = [
         line for line in lines[at + 1 :] if not ((bar := _BAR.search(line)) and bar[1] in bars)
     ]
-    if any(_is_more(line, of_library) for line in after):
+    if any(_is_more(line, of_library and name != _LAUNCHER) for line in after):
         return None
-    chain = lines[_start_of_chain(lines, headers) :]
-    answer = _kind(name, lines[at:], chain), name
-    return _process_ending(lines[:begin], answer) if name in _RAN_ANOTHER else answer
+    return _Exception(_start_of_chain(lines, headers), begin - 1, at, name)
+
+
+def _untraced_exception(lines: list[str]) -> _Exception | None:
+    """An exception at the end that was printed without a traceback."""
+    message_lines = 0
+    for at in range(len(lines) - 1, -1, -1):
+        if _EXCEPTION.match(lines[at]) and (match := _NAME.match(lines[at])):
+            return _Exception(at, at, at, match[1].rpartition(".")[2])
+        message_lines += _EPILOGUE.match(lines[at]) is None
+        if message_lines >= MAX_MESSAGE_LINES or _is_progress(lines[at]):
+            break
+    return None
+
+
+def _first_of_children(lines: list[str], uncaught: _Exception) -> _Exception:
+    """Of a launcher, the first exception of its processes after the last progress."""
+    if uncaught.name != _LAUNCHER and uncaught.name not in _RAN_ANOTHER:
+        return uncaught
+    for header, line in enumerate(lines[: uncaught.header]):
+        at = _after_frames(lines, header + 1) if line.endswith(_HEADER) else len(lines)
+        match = _NAME.match(lines[at]) if at < len(lines) else None
+        if match and not any(map(_is_progress, lines[at + 1 :])):
+            return _Exception(header, header, at, match[1].rpartition(".")[2])
+    return uncaught
+
+
+def _last_message(lines: list[str], start: int) -> int:
+    """Where the runtime's last message begins, directly before the final exception or line."""
+    while start and (
+        _EPILOGUE.match(lines[start - 1])
+        or lines[start - 1].startswith("+ ")  # bash -x
+        or (_OF_GPU.search(lines[start - 1]) and not _is_progress(lines[start - 1]))
+    ):
+        start -= 1
+    return start
+
+
+def _python_ending(lines: list[str], uncaught: _Exception) -> tuple[LogEndingKind, str] | None:
+    name, before = uncaught.name, lines[: uncaught.header + 1]
+    if name == _LAUNCHER:
+        return _process_ending(before, _launcher_ending(lines[uncaught.at + 1 :]))
+    answer = _kind(name, lines[uncaught.at :], lines[uncaught.start :]), name
+    return _process_ending(before, answer) if name in _RAN_ANOTHER else answer
 
 
 def _process_ending(
@@ -205,10 +330,7 @@ def _process_ending(
     kinds = set()
     for index, line in enumerate(lines):
         if line.endswith(_HEADER):
-            at = next(
-                (at for at in range(index + 1, len(lines)) if not lines[at].startswith(" ")),
-                len(lines),
-            )
+            at = _after_frames(lines, index + 1)
             match = _NAME.match(lines[at]) if at < len(lines) else None
             if match and not _line_after(lines, at).startswith(_CHAINED):
                 kinds.add(_kind(match[1].rpartition(".")[2], lines[at : at + 1], []))
@@ -216,6 +338,13 @@ def _process_ending(
         return LogEndingKind.PEER_LOST, answer[1]
     outside = kinds & {LogEndingKind.PEER_LOST, LogEndingKind.MOUNT_LOST}
     return (min(outside), answer[1]) if outside and kinds == outside else answer
+
+
+def _after_frames(lines: list[str], start: int) -> int:
+    """The line of the exception, after the frames of its traceback."""
+    while start < len(lines) and lines[start].startswith(" "):
+        start += 1
+    return start
 
 
 def _line_after(lines: list[str], index: int) -> str:
@@ -267,10 +396,7 @@ def _drop_ignored(lines: list[str]) -> list[str]:
             result.append(lines[at])
             at += 1
             continue
-        at = header + 1
-        while at < len(lines) and lines[at].startswith(" "):
-            at += 1
-        at += 1  # the exception
+        at = _after_frames(lines, header + 1) + 1  # the line after the exception
     return result
 
 
@@ -280,10 +406,16 @@ def _end_of_prefix(line: str) -> int:
 
 
 def _unbox(lines: list[str]) -> list[str]:
-    """The tracebacks of rich as Python writes them."""
-    result, inside = [], False
+    """The tracebacks of rich and of exception groups as Python writes them."""
+    result, inside, in_group = [], False, False
     for line in lines:
-        if _BOX_TOP.match(line.strip()):
+        if _GROUP.match(line):
+            result.append(_HEADER)
+            in_group = True
+        elif in_group and (match := _GROUP_LINE.match(line)):
+            if framed := line[match.end() :]:
+                result.append(framed)
+        elif _BOX_TOP.match(line.strip()):
             result.append(_HEADER)
             inside = True
         elif inside and line.strip().startswith(_BOX_SIDE):

@@ -9,8 +9,8 @@ import pytest
 
 from arc_toolkit.diagnosis.assemble.log_evidence import evidence_in
 from arc_toolkit.diagnosis.model import Attempt, CauseKind, LogFile, RunOutcome
+from arc_toolkit.diagnosis.read.log_end import log_end
 from arc_toolkit.diagnosis.read.log_endings import LogEndingKind
-from arc_toolkit.diagnosis.read.python_endings import log_ending
 from arc_toolkit.diagnosis.read.scan import LogScan, scan
 from arc_toolkit.diagnosis.report import build
 from tests.diagnosis.made import NODE_A, NODE_B, container, event, facts, log, node, pod
@@ -133,7 +133,7 @@ BY_DEEPSPEED = "an error that DeepSpeed's launcher reports"
 def test_only_an_error_of_the_program_that_nothing_caught_counts(
     text: str, expected: tuple[LogEndingKind, str] | None
 ) -> None:
-    assert log_ending(text.encode()) == expected
+    assert log_end(text.encode()).ending == expected
 
 
 def printed(path: str, text: str) -> LogScan:
@@ -174,7 +174,7 @@ def test_without_a_pod_the_last_words_are_a_hint() -> None:
 def test_a_job_whose_child_was_killed_has_failed_but_not_by_itself() -> None:
     text = DEEPSPEED.replace("CODE", "-9")
     assert answers([log(BOOT, NODE_A)], ("job/user_logs/std_log.txt", text)) == [
-        (RunOutcome.FAILED, CauseKind.UNKNOWN)
+        (RunOutcome.FAILED, CauseKind.OWN_MEMORY)
     ]
 
 
