@@ -56,7 +56,7 @@ def build(
     file_evidence = [item for item in file_evidence if item.evidence.source is EvidenceSource.PRS]
     built, groups = attempts.build(_drain(scans) if consume_scans else scans, cluster, files)
     built = count_successes_elsewhere(weigh_by_other_nodes(built))
-    nodes, hopeless, incidents = verdicts.judge(built, cluster)
+    nodes, hopeless, incidents, uneven_pools = verdicts.judge(built, cluster)
     built = blame_convicted_nodes(built, nodes)
     recording = [gap for part in facts for gap in part.gaps]
     built = mark_attempts(built, recording)
@@ -91,6 +91,7 @@ def build(
         jobs=tuple(attempts.jobs(built, groups, hopeless)),
         verdicts=tuple(nodes),
         incidents=tuple(incidents),
+        uneven_pools=tuple(uneven_pools),
         skipped=tuple(sorted(skipped, key=lambda item: (item.path, item.reason))),
         restarts=tuple(restarts),
         prs_evidence=tuple(file_evidence),

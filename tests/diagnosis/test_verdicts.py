@@ -63,7 +63,7 @@ def runs(
 
 
 def verdict_of(name: str, attempts: list[Attempt], known: ClusterIndex | None = None) -> Verdict:
-    verdicts, _, _ = judge(attempts, known or ClusterIndex())
+    verdicts, *_ = judge(attempts, known or ClusterIndex())
     return next(verdict for verdict in verdicts if verdict.node == name)
 
 
@@ -174,7 +174,7 @@ def test_a_job_that_fails_on_three_nodes_is_named_and_blames_none_of_them() -> N
         )
         for number in range(3)
     ]
-    verdicts, everywhere, _ = judge([*REST, *broken], ClusterIndex())
+    verdicts, everywhere, *_ = judge([*REST, *broken], ClusterIndex())
     assert everywhere == {"broken"}
     assert {verdict.failures for verdict in verdicts} == {1}
     assert judge(broken[:2], ClusterIndex())[1] == frozenset()
@@ -214,7 +214,7 @@ def test_a_job_that_succeeded_in_the_end_does_not_fail_everywhere_but_blames_no_
         for number in range(3)
     ]
     done = Attempt("job", 3, "n3", pool="gpu", outcome=RunOutcome.SUCCEEDED)
-    verdicts, everywhere, _ = judge([*tries, done], ClusterIndex())
+    verdicts, everywhere, *_ = judge([*tries, done], ClusterIndex())
     assert everywhere == frozenset()
     assert {verdict.failures for verdict in verdicts} == {0}
     assert "1 attempt of jobs that failed on many nodes left out" in verdicts[0].reason
@@ -423,7 +423,7 @@ def test_attempts_before_a_node_was_created_again_do_not_count() -> None:
 
 
 def test_a_truncated_name_blames_no_node() -> None:
-    verdicts, _, _ = judge(runs("aks-gpu-1", 0, 10, node_truncated=True), ClusterIndex())
+    verdicts, *_ = judge(runs("aks-gpu-1", 0, 10, node_truncated=True), ClusterIndex())
     assert verdicts == []
 
 
@@ -905,7 +905,7 @@ def test_only_the_worst_tenth_of_a_pool_is_to_be_cordoned() -> None:
         else node(name)
         for place, name in enumerate(names)
     ]
-    verdicts, _, incidents = judge([], cluster(nodes=nodes))
+    verdicts, _, incidents, _ = judge([], cluster(nodes=nodes))
     bad = [verdict for verdict in verdicts if verdict.level is Level.BAD]
     cordoned = [
         verdict

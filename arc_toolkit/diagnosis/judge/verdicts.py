@@ -11,7 +11,7 @@
    succeeded since.
 
 The end of the data, "now", is the newest time in it: of attempts, events, node conditions and
-heartbeats. docs/diagnose.md has the figures that scripts/bench verdicts measures.
+heartbeats. docs/verdicts.md has an example and the figures that scripts/bench verdicts measures.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from arc_toolkit.diagnosis.judge import comparison, episodes, incidents, node_votes, suggestions
 from arc_toolkit.diagnosis.judge.comparison import Comparison, NodeCounts
@@ -32,6 +33,7 @@ from arc_toolkit.diagnosis.model import (
     Evidence,
     Incident,
     Level,
+    UnevenPool,
     Verdict,
     WaitingFor,
 )
@@ -72,21 +74,26 @@ class NodeCase:
         return len([end for end in self.votes.good if moment is None or end > moment])
 
 
-def judge(
-    attempts: Sequence[Attempt], cluster: ClusterIndex
-) -> tuple[list[Verdict], frozenset[str], list[Incident]]:
-    """A verdict for every known node, worst first; jobs that fail everywhere; and incidents."""
+class Judgement(NamedTuple):
+    """Verdicts worst first, jobs that fail everywhere, incidents, and pools that are uneven."""
+
+    verdicts: list[Verdict]
+    hopeless: frozenset[str]
+    incidents: list[Incident]
+    uneven_pools: list[UnevenPool]
+
+
+def judge(attempts: Sequence[Attempt], cluster: ClusterIndex) -> Judgement:
+    """A verdict for every known node, from all attempts."""
     widespread = node_votes.failed_on_many_nodes(attempts)
     hopeless = node_votes.never_succeeded(attempts, widespread)
-    excluded = node_votes.excluded_jobs(attempts, widespread, hopeless)
     symptoms = episodes.symptoms(attempts, cluster, hopeless)
-    incident_map = _incidents(attempts, symptoms, cluster, excluded)
+    incident_map = _incidents(attempts, symptoms, cluster, widespread)
     now = _newest_time(attempts, cluster)
     votes = node_votes.count(
         attempts,
         is_older=lambda attempt: _is_older(attempt, cluster),
         in_incident=lambda attempt: incident_map.covers(attempt.node or "", _moment(attempt)),
-        excluded=excluded,
     )
     down = frozenset(symptom.node for symptom in symptoms if symptom.is_ongoing)
     grouped = episodes.group(symptoms, lambda symptom: _belongs(symptom, incident_map, down, now))
@@ -97,7 +104,7 @@ def judge(
         )
         for name in names
     }
-    compared = comparison.compare({name: _record(case) for name, case in cases.items()})
+    compared, uneven = comparison.compare({name: _record(case) for name, case in cases.items()})
     for name, case in cases.items():
         case.comparison = compared.get(name)
     _mark_again_and_again(cases.values())
@@ -107,7 +114,18 @@ def judge(
     order = list(Level)
     verdicts = [verdict for verdict, _ in judged]
     verdicts.sort(key=lambda verdict: (order.index(verdict.level), -verdict.failures, verdict.node))
-    return suggestions.add(verdicts, leads), hopeless, incident_map.incidents
+    verdicts = suggestions.add(verdicts, leads)
+    uneven = [replace(pool, reason=_uneven_text(pool)) for pool in uneven]
+    return Judgement(verdicts, hopeless, incident_map.incidents, uneven)
+
+
+def _uneven_text(pool: UnevenPool) -> str:
+    nodes, worse = len(pool.worse) + len(pool.better), len(pool.worse)
+    return (
+        f"{worse} of {nodes} nodes fail {pool.worse_rate:.0%} of their jobs, the others "
+        f"{pool.better_rate:.0%}: compare the two groups (zone, image, driver, VM size) before "
+        "blaming a node"
+    )
 
 
 def _newest_time(attempts: Sequence[Attempt], cluster: ClusterIndex) -> float | None:
@@ -169,9 +187,7 @@ def _record(case: NodeCase) -> NodeCounts:
     # Pressure is mostly made by jobs: it holds now, or it is one failure among others.
     kinds = Counter(item.lead.kind for item in case.episodes if KINDS[item.lead.kind].direct)
     votes = case.votes
-    return NodeCounts(
-        votes.pool, tuple(votes.failed), votes.sizes, votes.named - votes.older, kinds
-    )
+    return NodeCounts(votes.pool, votes.strata, votes.named - votes.older, kinds)
 
 
 def _verdict(case: NodeCase, cluster: ClusterIndex, now: float | None) -> tuple[Verdict, str]:
@@ -298,7 +314,7 @@ def _mark_stuck(cases: Mapping[str, NodeCase], attempts: Sequence[Attempt]) -> N
             (attempt.start for attempt in waiting_attempts if attempt.start is not None),
             default=None,
         )
-        if first is None or stuck[pool] > max(1, comparison.MOST_SET_ASIDE * sizes[pool]):
+        if first is None or stuck[pool] > max(1, incidents.LEAST_SHARE * sizes[pool]):
             continue
         if not any(start > first for start in cases[name].votes.running) and not cases[
             name
@@ -313,7 +329,9 @@ def _verdict_without_evidence(case: NodeCase) -> tuple[Level, str]:
             Level.NOT_ENOUGH_DATA,
             "no attempt on it counts" if votes.named else "no attempt ran on it",
         )
-    limit = excluded_rate(votes.failures, votes.votes)
+    if compared and compared.in_worse_group:
+        return Level.NOT_ENOUGH_DATA, f"{_share(votes)}; its pool is uneven"
+    limit = excluded_rate(votes.failures + votes.merged, votes.votes + votes.merged)
     if limit >= OK_BELOW or (compared and compared.p_value < UNUSUAL):
         return Level.NOT_ENOUGH_DATA, _share(votes)
     text = f"{votes.votes} good jobs exclude"
@@ -331,7 +349,7 @@ def _mark_again_and_again(cases: Iterable[NodeCase]) -> None:
         pools.setdefault(case.votes.pool, []).append(case)
     for members in pools.values():
         counts = [_recent_repeats(case) for case in members]
-        if sum(map(bool, counts)) <= max(1, comparison.MOST_SET_ASIDE * len(members)):
+        if sum(map(bool, counts)) <= max(1, incidents.LEAST_SHARE * len(members)):
             for case, count in zip(members, counts, strict=True):
                 case.recent_repeats = count
 
