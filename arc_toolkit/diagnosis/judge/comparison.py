@@ -29,7 +29,6 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import log
 
-from arc_toolkit.diagnosis.model import CauseKind, UnevenPool
 from arc_toolkit.diagnosis.judge.node_votes import Count
 from arc_toolkit.diagnosis.judge.statistics import (
     NEGLIGIBLE,
@@ -41,6 +40,7 @@ from arc_toolkit.diagnosis.judge.statistics import (
     spread_of,
     tails,
 )
+from arc_toolkit.diagnosis.model import CauseKind, UnevenPool
 
 ANY_BAD_LEVEL = 0.003  # how often chance may make any node bad in a report without bad nodes
 BAD_LEVEL = 0.03  # the expected share of wrong names among those called bad
