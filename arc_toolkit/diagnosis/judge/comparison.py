@@ -9,8 +9,9 @@
 3. The p-value of a node is the smallest of its tests; the Benjamini-Hochberg procedure for discrete
    tests, over all tests of all nodes, keeps the expected share of wrong names under the level.
 4. A node that runs very much may differ significantly by little, and one that runs very little by
-   two failures: it is bad only with three failed votes and five times the odds that its strata
-   have elsewhere; otherwise it is suspect.
+   two failures: it is bad only with three failed votes, five times the odds that its strata have
+   elsewhere, and two witnesses (families of the failed jobs, or one and the node itself);
+   otherwise it is suspect.
 
 Bad nodes make the rest look worse and more uneven than it is, and so hide each other. Therefore the
 pool's rate is estimated without the nodes that stand out, again and again until these are the same
@@ -43,12 +44,13 @@ from arc_toolkit.diagnosis.judge.statistics import (
 from arc_toolkit.diagnosis.model import CauseKind, UnevenPool
 
 ANY_BAD_LEVEL = 0.003  # how often chance may make any node bad in a report without bad nodes
-BAD_LEVEL = 0.03  # the expected share of wrong names among those called bad
+BAD_LEVEL = 0.02  # the expected share of wrong names among those called bad
 SUSPECT_LEVEL = 0.10
 EXCLUDED_LEVEL = 0.02  # and among those without which the pool's rate is estimated
 MAX_ROUNDS = 10
 LEAST_BAD_FAILURES = 3  # failed votes of a bad node
 LEAST_BAD_FACTOR = 5.0  # by which its odds of failing exceed those elsewhere
+LEAST_WITNESSES = 2
 LEAST_ELSEWHERE = 5  # votes on the rest of the pool; with fewer, nodes are not compared
 LEAST_FAILURES = 2  # one failure may be chance
 # Votes show every kind of bad node, so episodes get the smaller part of the allowed errors.
@@ -66,6 +68,7 @@ class NodeCounts:
     strata: Mapping[str, Count] = field(default_factory=dict)
     attempts: int = 0
     episodes: Mapping[CauseKind, int] = field(default_factory=dict)
+    witnesses: int = LEAST_WITNESSES  # families of the failed jobs, and the node if it has episodes
 
 
 @dataclass(slots=True)
@@ -140,7 +143,11 @@ def _is_large(record: NodeCounts, result: Comparison) -> bool:
     # In odds, with half a failure and half a success more, as for the rates elsewhere.
     odds = (failures + 0.5) / (trials - failures + 0.5)
     odds_elsewhere = result.expected / max(trials - result.expected, 0.5)
-    return failures >= LEAST_BAD_FAILURES and odds >= LEAST_BAD_FACTOR * odds_elsewhere
+    return (
+        failures >= LEAST_BAD_FAILURES
+        and odds >= LEAST_BAD_FACTOR * odds_elsewhere
+        and record.witnesses >= LEAST_WITNESSES
+    )
 
 
 def _significant(results: Mapping[str, Comparison], level: float) -> frozenset[str]:

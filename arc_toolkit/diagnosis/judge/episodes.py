@@ -2,7 +2,8 @@
 
 One NotReady is normal: ordinary failures leave one too. So an episode alone convicts no node. It
 counts if it holds at the end of the data, or if a node has significantly more of them than its pool
-(`comparison.py`).
+(`comparison.py`). What a job printed about its node is a symptom too, but the words of one job
+family alone convict no node: another family, the node or its kernel has to say so too.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from arc_toolkit.diagnosis.assemble.node_signals import (
 from arc_toolkit.diagnosis.judge.node_votes import NodeVotes
 from arc_toolkit.diagnosis.model import Attempt, CauseKind, Evidence, EvidenceSource
 from arc_toolkit.diagnosis.read.cluster_index import ClusterIndex
+from arc_toolkit.diagnosis.read.gpu_messages import XID_REASONS
 from arc_toolkit.diagnosis.signals import KINDS
 
 KINDS_OF_NODES = (
@@ -41,12 +43,16 @@ _CAUSED_BY_LOAD = frozenset({CauseKind.NODE_MEMORY, CauseKind.NODE_PRESSURE, Cau
 
 @dataclass(frozen=True, slots=True)
 class Symptom:
-    """One piece of evidence against a node. `is_ongoing`: the node object still shows it."""
+    """One piece of evidence against a node. `is_ongoing`: the node object still shows it.
+
+    `family`: the job family that printed it, if neither the node nor its kernel says so.
+    """
 
     node: str
     kind: CauseKind
     evidence: Evidence
     is_ongoing: bool = False
+    family: str = ""
 
 
 @dataclass(slots=True)
@@ -69,6 +75,11 @@ class Episode:
     @property
     def is_ongoing(self) -> bool:
         return any(symptom.is_ongoing for symptom in self.symptoms)
+
+    @property
+    def is_direct(self) -> bool:
+        """Proof against the node while it holds."""
+        return KINDS[self.lead.kind].direct
 
 
 def _significance(evidence: Evidence) -> int:
@@ -126,8 +137,24 @@ def _attempt_symptoms(attempts: Sequence[Attempt], hopeless: frozenset[str]) -> 
             first = cause.evidence[0]
             if first.time is None and attempt.end is not None:
                 first = Evidence(first.source, first.reason, first.message, attempt.end)
-            result.append(Symptom(attempt.node, cause.kind, first))
+            family = (attempt.family or attempt.job) if _is_of_the_job(first) else ""
+            result.append(Symptom(attempt.node, cause.kind, first, family=family))
     return result
+
+
+def _is_of_the_job(evidence: Evidence) -> bool:
+    """Its words; a line of the kernel's log is not, wherever it was printed."""
+    return evidence.source is EvidenceSource.LOG and evidence.reason not in XID_REASONS
+
+
+def witnessed(episodes: Sequence[Episode]) -> list[Episode]:
+    """Those of a node that it reports itself, or all if several job families do."""
+    families = {symptom.family for episode in episodes for symptom in episode.symptoms} - {""}
+    return [
+        episode
+        for episode in episodes
+        if len(families) > 1 or any(not symptom.family for symptom in episode.symptoms)
+    ]
 
 
 def _is_over(symptom: Symptom, cluster: ClusterIndex) -> bool:

@@ -64,6 +64,7 @@ class NodeVotes:
     pool: str | None = None
     strata: dict[str, Count] = field(default_factory=dict)  # votes by family, or by size of the job
     blame: float = 0.0  # the failures, each shared among its suspects
+    families: int = 0  # of the jobs that failed
     merged: int = 0  # more failures at the same time as a counted one
     named: int = 0  # all attempts that ran here
     older: int = 0  # of them, on the VM that had the name before
@@ -194,6 +195,7 @@ def _add_up(node: NodeVotes, votes: Sequence[_Vote]) -> None:
     failures = Counter(vote.stratum for vote in separate)
     node.strata = {stratum: Count(failures[stratum], trials[stratum]) for stratum in trials}
     node.blame = sum(1 / vote.suspects for vote in separate)
+    node.families = len({vote.family for vote in separate})
     node.merged = len(failed) - len(separate)
 
 

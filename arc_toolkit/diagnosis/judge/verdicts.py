@@ -5,7 +5,8 @@
    about a node.
 3. `bad` means: a fault holds at the end of the data; or the node fails significantly more votes
    (`node_votes.py`), or has significantly more episodes (`episodes.py`), than the rest of its pool
-   (`comparison.py`); or it has three episodes within a week and no pool to compare it with.
+   (`comparison.py`); or it has three episodes within a week and no pool to compare it with. What
+   only the jobs of one family say is never enough.
 4. `suspect` is the same at a weaker level, or three episodes within 12 hours without a good attempt
    in between, or pressure that holds now. An episode that is over is `recovered` once attempts have
    succeeded since.
@@ -38,7 +39,6 @@ from arc_toolkit.diagnosis.model import (
     WaitingFor,
 )
 from arc_toolkit.diagnosis.read.cluster_index import ClusterIndex
-from arc_toolkit.diagnosis.signals import KINDS
 from arc_toolkit.text import plural
 
 OK_BELOW = 0.30  # `ok` excludes a failure rate above this: 9 good votes do
@@ -69,6 +69,11 @@ class NodeCase:
             item.evidence for episode in self.episodes for item in episode.symptoms
         )
         return tuple(evidence)[-MOST_EVIDENCE:]
+
+    @property
+    def proofs(self) -> list[Episode]:
+        """The episodes that count against the node by themselves."""
+        return [item for item in episodes.witnessed(self.episodes) if item.is_direct]
 
     def good_since(self, moment: float | None) -> int:
         return len([end for end in self.votes.good if moment is None or end > moment])
@@ -185,9 +190,15 @@ def _belongs(
 
 def _record(case: NodeCase) -> NodeCounts:
     # Pressure is mostly made by jobs: it holds now, or it is one failure among others.
-    kinds = Counter(item.lead.kind for item in case.episodes if KINDS[item.lead.kind].direct)
+    kinds = Counter(item.lead.kind for item in case.proofs)
     votes = case.votes
-    return NodeCounts(votes.pool, votes.strata, votes.named - votes.older, kinds)
+    return NodeCounts(
+        votes.pool,
+        votes.strata,
+        votes.named - votes.older,
+        kinds,
+        votes.families + bool(kinds),
+    )
 
 
 def _verdict(case: NodeCase, cluster: ClusterIndex, now: float | None) -> tuple[Verdict, str]:
@@ -227,7 +238,7 @@ def _level(
     present = [
         item for item in case.episodes if episodes.is_present(item, cluster, case.votes, now)
     ]
-    direct = [item for item in present if KINDS[item.lead.kind].direct]
+    direct = [item for item in case.proofs if item in present]
     last = case.episodes[-1] if case.episodes else None
     compared = case.comparison
     if direct:
@@ -237,7 +248,9 @@ def _level(
     if last and _is_recurrent(case):
         return Level.BAD, f"{len(case.episodes)} times: {_text(last)}", last
     if present:
-        return Level.SUSPECT, _text(present[-1]), present[-1]
+        alone = present[-1].is_direct  # otherwise it would be a proof
+        reason = _text(present[-1]) + ("; only this job says so" if alone else "")
+        return Level.SUSPECT, reason, present[-1]
     if last and case.recent_repeats:
         return (
             Level.SUSPECT,
@@ -356,11 +369,7 @@ def _mark_again_and_again(cases: Iterable[NodeCase]) -> None:
 
 def _recent_repeats(case: NodeCase) -> int:
     """How many of the newest episodes fell within 12 hours and no good attempt; 0 if too few."""
-    ends = [
-        item.last
-        for item in case.episodes
-        if item.last is not None and KINDS[item.lead.kind].direct
-    ]
+    ends = [item.last for item in case.episodes if item.last is not None and item.is_direct]
     good = max((end for end in case.votes.good if ends and end <= ends[-1]), default=0.0)
     recent = [end for end in ends if end > good and ends[-1] - end <= AGAIN_AND_AGAIN_SECONDS]
     return len(recent) if len(recent) >= RECURRENT_EPISODES else 0
@@ -370,11 +379,7 @@ def _is_recurrent(case: NodeCase) -> bool:
     """Three episodes within a week, and no pool that could tell whether that is usual."""
     if case.comparison is not None and case.comparison.possible:
         return False
-    ends = [
-        item.last
-        for item in case.episodes
-        if item.last is not None and KINDS[item.lead.kind].direct
-    ]
+    ends = [item.last for item in case.proofs if item.last is not None]
     return any(
         later - earlier <= RECURRENT_SECONDS
         for earlier, later in zip(ends, ends[RECURRENT_EPISODES - 1 :], strict=False)
@@ -397,7 +402,7 @@ def _difference(case: NodeCase, compared: Comparison) -> tuple[str, Episode | No
             f"{_share(case.votes)}; {100 * (compared.rate or 0):.0f} % on the rest of its pool",
             None,
         )
-    same_kind = [episode for episode in case.episodes if episode.lead.kind is compared.kind]
+    same_kind = [episode for episode in case.proofs if episode.lead.kind is compared.kind]
     return (
         f"{len(same_kind)} times, more than the rest of its pool: {_text(same_kind[-1])}",
         same_kind[-1],
