@@ -57,7 +57,6 @@ LEAST_FAILURES = 2  # one failure may be chance
 EPISODE_FACTOR = 4
 NO_VOTES = Count(0, 0)
 UNEVEN_SHARE = 1 / 3  # of a pool that stands out
-UNEVEN_SURENESS = 5.0  # standard deviations by which nodes differ more than by chance
 
 
 @dataclass(slots=True)
@@ -95,7 +94,6 @@ class PoolBaseline:
     attempts: int
     episodes: Counter[CauseKind]
     spread: float = 0.0  # between nodes, beyond chance
-    sureness: float = 0.0  # of the spread, in standard deviations
 
 
 def compare(records: Mapping[str, NodeCounts]) -> tuple[dict[str, Comparison], list[UnevenPool]]:
@@ -112,7 +110,7 @@ def compare(records: Mapping[str, NodeCounts]) -> tuple[dict[str, Comparison], l
     worst = frozenset(
         name
         for pool in pools.values()
-        if _baseline(pool, excluded).sureness > UNEVEN_SURENESS
+        if _baseline(pool, excluded).spread
         for name in _worse_group(_votes(pool))
     )
     for _ in range(MAX_ROUNDS):
@@ -188,7 +186,7 @@ def _baseline(pool: Mapping[str, NodeCounts], excluded: Collection[str]) -> Pool
             failures[stratum] += count.failures
             trials[stratum] += count.trials
     rates = {stratum: failures[stratum] / trials[stratum] for stratum in trials}
-    spread, sureness = spread_of(
+    spread = spread_of(
         (
             *_sum(record.strata.values()),
             sum(count.trials * rates[stratum] for stratum, count in record.strata.items()),
@@ -202,7 +200,6 @@ def _baseline(pool: Mapping[str, NodeCounts], excluded: Collection[str]) -> Pool
         sum(record.attempts for record in inside),
         episodes,
         spread,
-        sureness,
     )
 
 

@@ -10,6 +10,7 @@ from math import exp, lgamma, log, log1p, sqrt
 
 Z_95 = 1.959963984540054
 NEGLIGIBLE = 1e-12
+SURE = 3.0  # standard deviations
 ROUNDING = 1 + 1e-9  # p-values that differ by less are equal
 
 # The p-values that a test can give, in rising order, each with the probability of one as small.
@@ -110,15 +111,15 @@ def poisson_tail(events: int, expected: float) -> float:
     return max(0.0, 1.0 - below)
 
 
-def spread_of(counts: Iterable[tuple[int, int, float]]) -> tuple[float, float]:
-    """How much more nodes differ than by chance, and how sure that is, in standard deviations.
+def spread_of(counts: Iterable[tuple[int, int, float]]) -> float:
+    """How much more nodes differ than by chance, as correlation within nodes; 0.0 if not surely.
 
-    `counts`: failures, trials and expected failures of each node. The first figure is the
-    correlation within nodes by the method of moments (Williams 1982), or 0.0. With few failures
-    Pearson's statistic is itself uncertain, so an excess counts only above two standard deviations.
+    `counts`: failures, trials and expected failures of each node. By the method of moments
+    (Williams 1982). With few failures Pearson's statistic is itself uncertain, so an excess counts
+    only above three standard deviations.
 
     >>> spread_of([(0, 20, 5), (10, 20, 5)] * 10)  # half of the nodes fail every second time
-    (0.29..., 17.9...)
+    0.29...
     """
     excess = uncertainty = pairs = 0.0
     for failures, trials, expected in counts:
@@ -128,8 +129,8 @@ def spread_of(counts: Iterable[tuple[int, int, float]]) -> tuple[float, float]:
             excess += (failures - expected) ** 2 / (trials * variance) - 1
             uncertainty += 2 + (1 / variance - 6) / trials
             pairs += trials - 1
-    sureness = excess / sqrt(uncertainty) if uncertainty > 0 else 0.0
-    return (excess / pairs if pairs and sureness > 2 else 0.0), sureness
+    is_sure = uncertainty > 0 and excess > SURE * sqrt(uncertainty)
+    return excess / pairs if pairs and is_sure else 0.0
 
 
 def wilson(successes: int, trials: int, z: float = Z_95) -> tuple[float, float]:
