@@ -152,6 +152,9 @@ def report_of_job(report: DiagnosisReport, name: str) -> DiagnosisReport:
         incidents=tuple(
             incident for incident in report.incidents if nodes.intersection(incident.nodes)
         ),
+        uneven_pools=tuple(
+            pool for pool in report.uneven_pools if nodes.intersection(pool.worse + pool.better)
+        ),
         restarts=tuple(restart for restart in report.restarts if restart.run in runs),
         prs_evidence=tuple(
             item

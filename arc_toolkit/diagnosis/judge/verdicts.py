@@ -12,7 +12,7 @@
    succeeded since.
 
 The end of the data, "now", is the newest time in it: of attempts, events, node conditions and
-heartbeats. docs/verdicts.md has an example and the figures that scripts/bench verdicts measures.
+heartbeats. docs/verdicts.md has the figures that scripts/bench verdicts measures.
 """
 
 from __future__ import annotations
@@ -127,8 +127,8 @@ def judge(attempts: Sequence[Attempt], cluster: ClusterIndex) -> Judgement:
 def _uneven_text(pool: UnevenPool) -> str:
     nodes, worse = len(pool.worse) + len(pool.better), len(pool.worse)
     return (
-        f"{worse} of {nodes} nodes fail {pool.worse_rate:.0%} of their jobs, the others "
-        f"{pool.better_rate:.0%}: compare the two groups (zone, image, driver, VM size) before "
+        f"{worse} of {nodes} nodes fail {100 * pool.worse_rate:.0f} % of their jobs, the others "
+        f"{100 * pool.better_rate:.0f} %: compare the two groups (zone, image, driver, VM size) before "
         "blaming a node"
     )
 
