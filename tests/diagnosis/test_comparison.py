@@ -98,3 +98,10 @@ def test_gangs_that_fail_more_often_because_they_are_larger_convict_no_node() ->
     assert not compare(nodes)[0]["n60"].suspect
     nodes["n60"] = NodeCounts("a100", {"jobs of 1": Count(12, 40)}, 40)
     assert compare(nodes)[0]["n60"].bad
+
+
+def test_where_most_nodes_fail_more_often_none_of_them_is_even_suspect() -> None:
+    compared, (uneven,) = compare(records(*[(12, 40)] * 12, *[(0, 40)] * 8))
+    assert len(uneven.worse) == 12
+    assert not any(result.bad or result.suspect for result in compared.values())
+    assert all(compared[name].in_worse_group for name in uneven.worse)

@@ -13,11 +13,10 @@
    elsewhere, and two witnesses (families of the failed jobs, or one and the node itself);
    otherwise it is suspect.
 
-Bad nodes make the rest look worse and more uneven than it is, and so hide each other. Therefore the
-pool's rate is estimated without the nodes that stand out, again and again until these are the same
-(iterated trimming). If the rest clearly still differs between its nodes, the group that fails most
-is left out too, cut off where two rates explain the votes best. For what remains of the difference
-the test allows.
+Bad nodes make the rest look worse and more uneven than it is, and so hide each other. Therefore, if
+the nodes of a pool surely differ, the pool's rate is at first estimated without the group that
+fails most, cut off where two rates explain the votes best; then without the nodes that stand out,
+again and again until these are the same. If the rest still differs, the test allows for as much.
 
 If more than a third of a pool stands out, nobody can say which nodes are normal: no node is bad by
 comparison, and the pool is reported as uneven, with its two groups.
@@ -46,7 +45,6 @@ from arc_toolkit.diagnosis.model import CauseKind, UnevenPool
 ANY_BAD_LEVEL = 0.003  # how often chance may make any node bad in a report without bad nodes
 BAD_LEVEL = 0.02  # the expected share of wrong names among those called bad
 SUSPECT_LEVEL = 0.10
-EXCLUDED_LEVEL = 0.02  # and among those without which the pool's rate is estimated
 MAX_ROUNDS = 10
 LEAST_BAD_FAILURES = 3  # failed votes of a bad node
 LEAST_BAD_FACTOR = 5.0  # by which its odds of failing exceed those elsewhere
@@ -101,35 +99,28 @@ def compare(records: Mapping[str, NodeCounts]) -> tuple[dict[str, Comparison], l
     pools: dict[str | None, dict[str, NodeCounts]] = {}
     for name, record in records.items():
         pools.setdefault(record.pool, {})[name] = record
-    excluded = frozenset[str]()
-    for _ in range(MAX_ROUNDS):
-        outliers = _significant(_test_all(pools, excluded), EXCLUDED_LEVEL)
-        if outliers == excluded:
-            break
-        excluded = outliers
-    worst = frozenset(
+    # Bad nodes hide each other, so those that fail most are left out at first.
+    excluded = frozenset(
         name
         for pool in pools.values()
-        if _baseline(pool, excluded).spread
+        if _baseline(pool, ()).spread
         for name in _worse_group(_votes(pool))
     )
     for _ in range(MAX_ROUNDS):
-        results = _test_all(pools, excluded | worst, allow_spread=True)
+        results = _test_all(pools.values(), excluded)
         suspect = _significant(results, SUSPECT_LEVEL)
-        if excluded <= suspect:
+        if suspect == excluded:
             break
-        excluded &= suspect
-    uneven = [found for pool in pools.values() if (found := _uneven(pool, suspect))]
+        excluded = suspect
+    uneven = [groups for pool in pools.values() if (groups := _uneven(pool, suspect))]
     worse = frozenset(name for pool in uneven for name in pool.worse)
-    too_many = {pool.pool for pool in uneven if len(pool.worse) > len(pool.better)}
+    mostly_worse = {pool.pool for pool in uneven if len(pool.worse) > len(pool.better)}
     any_bad = _significant(results, ANY_BAD_LEVEL)
     bad = _significant(results, BAD_LEVEL) if any_bad else frozenset()
-    uneven_names = {pool.pool for pool in uneven}
     for name, result in results.items():
-        is_even = records[name].pool not in uneven_names
-        result.bad = name in bad and is_even and _is_large(records[name], result)
-        result.suspect = name in suspect and records[name].pool not in too_many
         result.in_worse_group = name in worse
+        result.suspect = name in suspect and records[name].pool not in mostly_worse
+        result.bad = name in bad - worse and _is_large(records[name], result)
     return results, uneven
 
 
@@ -159,16 +150,12 @@ def _significant(results: Mapping[str, Comparison], level: float) -> frozenset[s
 
 
 def _test_all(
-    pools: Mapping[str | None, Mapping[str, NodeCounts]],
-    excluded: Collection[str],
-    allow_spread: bool = False,
+    pools: Iterable[Mapping[str, NodeCounts]], excluded: Collection[str]
 ) -> dict[str, Comparison]:
     """Each node against the nodes of its pool that are not excluded, and not against itself."""
     results: dict[str, Comparison] = {}
-    for pool in pools.values():
+    for pool in pools:
         baseline = _baseline(pool, excluded)
-        if not allow_spread:
-            baseline.spread = 0.0
         for name, record in pool.items():
             included = record if name not in excluded else NodeCounts(record.pool)
             result = results[name] = Comparison()

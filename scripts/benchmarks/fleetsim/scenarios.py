@@ -307,7 +307,7 @@ def four_of_twenty(**change: Any) -> Scenario:
 
 
 def half_bad(**change: Any) -> Scenario:
-    """Half of 20 nodes fail 30 % of 40 jobs each: who is bad cannot be told, but that the pool is uneven."""
+    """Half of 20 nodes fail 30 % of 40 jobs each: the report says that the pool is uneven and names nobody."""
     bad = (Style.SILENT,) * 5 + (Style.GPU_EXIT,) * 5
     scenario = Scenario("half-bad", "10 of 20 nodes are bad", **_one_pool(20, bad, 40))
     return replace(scenario, **change)
