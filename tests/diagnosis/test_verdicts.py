@@ -11,7 +11,7 @@ from arc_toolkit.diagnosis import signals
 from arc_toolkit.diagnosis.assemble.node_signals import EXPLANATIONS
 from arc_toolkit.diagnosis.causes import UNKNOWN
 from arc_toolkit.diagnosis.judge import node_votes
-from arc_toolkit.diagnosis.judge.suggestions import LOOK, anti_affinity, node_suggestions
+from arc_toolkit.diagnosis.judge.suggestions import anti_affinity, looks, node_suggestions
 from arc_toolkit.diagnosis.judge.verdicts import judge
 from arc_toolkit.diagnosis.model import (
     Attempt,
@@ -1028,7 +1028,7 @@ def test_every_fault_of_the_table_says_what_to_look_at() -> None:
         for name in faults
         if name.startswith(("NodeRe", "kubernetes.azure.com", "node.kubernetes"))
     }
-    assert faults - set(LOOK) - repairs == set()
+    assert faults - set(looks()) - repairs == set()
 
 
 @pytest.mark.parametrize(("offered", "level"), [("8", Level.NOT_ENOUGH_DATA), ("7", Level.BAD)])

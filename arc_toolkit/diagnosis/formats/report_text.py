@@ -183,8 +183,8 @@ def uneven_text(pool: UnevenPool) -> str:
 
 def names_text(nodes: Sequence[str]) -> str:
     """The first of many nodes, and how many more there are."""
-    rest = f" and {len(nodes) - MOST_AVOIDED} more" if len(nodes) > MOST_AVOIDED else ""
-    return ", ".join(map(printable, nodes[:MOST_AVOIDED])) + rest
+    others = f" and {len(nodes) - MOST_AVOIDED} more" if len(nodes) > MOST_AVOIDED else ""
+    return ", ".join(map(printable, nodes[:MOST_AVOIDED])) + others
 
 
 def incident_text(incident: Incident) -> str:

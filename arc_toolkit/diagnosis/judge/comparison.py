@@ -33,7 +33,6 @@ from arc_toolkit.diagnosis.judge.node_votes import Count
 from arc_toolkit.diagnosis.judge.statistics import (
     NEGLIGIBLE,
     Support,
-    binomial_tail,
     discrete_benjamini_hochberg,
     distribution,
     distribution_of_sum,
@@ -225,10 +224,13 @@ def _test_episodes(
     for kind in sorted({*baseline.episodes, *record.episodes}):
         episodes = record.episodes.get(kind, 0)
         total = episodes + baseline.episodes[kind] - included.episodes.get(kind, 0)
-        p_values = tails(distribution(total, share))[LEAST_FAILURES:]
-        result.possible.append([(EPISODE_FACTOR * value, value) for value in reversed(p_values)])
+        chances = tails(distribution(total, share))
+        p_values = [(EPISODE_FACTOR * chance, chance) for chance in chances[LEAST_FAILURES:]]
+        result.possible.append(p_values[::-1])
         if episodes >= LEAST_FAILURES:
-            p_value = EPISODE_FACTOR * binomial_tail(episodes, total, share)
+            p_value = EPISODE_FACTOR * (
+                chances[episodes] if episodes < len(chances) else NEGLIGIBLE
+            )
             if p_value < result.p_value:
                 result.p_value, result.kind = p_value, kind
 

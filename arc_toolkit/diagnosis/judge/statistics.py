@@ -17,23 +17,6 @@ ROUNDING = 1 + 1e-9  # p-values that differ by less are equal
 Support = list[tuple[float, float]]
 
 
-def binomial_tail(successes: int, trials: int, probability: float) -> float:
-    """P(X >= successes) for X ~ Binomial(trials, probability)."""
-    if successes <= 0:
-        return 1.0
-    if successes > trials or probability <= 0.0:
-        return 0.0
-    if probability >= 1.0:
-        return 1.0
-    total = 0.0
-    for count, value in enumerate(_probabilities(successes, trials, probability, 0.0), successes):
-        total += value
-        # Past the mean the terms fall; when they no longer matter, stop.
-        if count > trials * probability and value < total * NEGLIGIBLE:
-            break
-    return min(total, 1.0)
-
-
 @lru_cache(maxsize=10_000)  # many nodes have the same counts
 def distribution(trials: int, probability: float, spread: float = 0.0) -> Sequence[float]:
     """P(X = 0), P(X = 1), ..., while it matters, for a beta-binomial X.
@@ -45,25 +28,23 @@ def distribution(trials: int, probability: float, spread: float = 0.0) -> Sequen
     [0.25, 0.5, 0.25]
     """
     values = []
-    for count, value in enumerate(_probabilities(0, trials, probability, spread)):
+    for count, value in enumerate(_probabilities(trials, probability, spread)):
         values.append(value)
         if count > trials * probability and value < NEGLIGIBLE:
             break
     return values
 
 
-def _probabilities(first: int, trials: int, probability: float, spread: float) -> Iterator[float]:
-    """P(X = count) for each count from `first`, by ratios of logarithms, without underflow."""
-    choices = lgamma(trials + 1) - lgamma(first + 1) - lgamma(trials - first + 1)
+def _probabilities(trials: int, probability: float, spread: float) -> Iterator[float]:
+    """P(X = count) for each count, by ratios of logarithms, without underflow."""
     if spread > 0.0:
         size = 1 / min(spread, 0.99) - 1
         alpha, beta = probability * size, (1 - probability) * size
-        value = choices + lgamma(size) - lgamma(size + trials) - lgamma(alpha) - lgamma(beta)
-        value += lgamma(alpha + first) + lgamma(beta + trials - first)
+        value = lgamma(size) - lgamma(size + trials) + lgamma(beta + trials) - lgamma(beta)
     else:
-        value = choices + first * log(probability) + (trials - first) * log1p(-probability)
+        value = trials * log1p(-probability)
         odds = probability / (1 - probability)
-    for count in range(first, trials):
+    for count in range(trials):
         yield exp(value)
         success = (alpha + count) / (beta + trials - count - 1) if spread > 0.0 else odds
         value += log((trials - count) / (count + 1) * success)
@@ -152,7 +133,7 @@ def excluded_rate(failures: int, trials: int, level: float = 0.05) -> float:
     low, high = 0.0, 1.0
     for _ in range(30):
         rate = (low + high) / 2
-        below = 1 - binomial_tail(failures + 1, trials, rate)
+        below = sum(distribution(trials, rate)[: failures + 1])
         low, high = (rate, high) if below > level else (low, rate)
     return high
 
