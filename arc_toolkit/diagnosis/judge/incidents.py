@@ -65,21 +65,15 @@ class IncidentMap:
         self, node: str, since: float | None, down: frozenset[str], now: float | None
     ) -> bool:
         """Whether the node is still down long after an incident in which most others came back."""
-        for incident in self.incidents:
-            if (
-                node in incident.nodes
-                and since is not None
-                and incident.start - BEFORE_SECONDS <= since
-            ):
-                back = len([name for name in incident.nodes if name not in down])
-                late = now is not None and now - incident.start > STILL_DOWN_SECONDS
-                if (
-                    since <= incident.end + AFTER_SECONDS
-                    and late
-                    and 2 * back > len(incident.nodes)
-                ):
-                    return True
-        return False
+        if since is None or now is None:
+            return False
+        return any(
+            node in incident.nodes
+            and incident.start - BEFORE_SECONDS <= since <= incident.end + AFTER_SECONDS
+            and now - incident.start > STILL_DOWN_SECONDS
+            and 2 * len(down.intersection(incident.nodes)) < len(incident.nodes)
+            for incident in self.incidents
+        )
 
 
 def find(

@@ -31,6 +31,7 @@ from typing import NamedTuple
 from arc_toolkit.diagnosis.assemble.log_evidence import NOTICED
 from arc_toolkit.diagnosis.assemble.node_signals import TAKEN_AWAY
 from arc_toolkit.diagnosis.model import Attempt, CauseKind, EvidenceSource, RunOutcome
+from arc_toolkit.diagnosis.times import explains_end
 
 MIN_NODES_FAILS_EVERYWHERE = 3
 MIN_NODES_NEVER_SUCCEEDED = 2  # without evidence against them
@@ -245,8 +246,12 @@ def _may_be_the_node(root: Attempt) -> bool:
 
 
 def _is_blamed(attempt: Attempt) -> bool:
-    """There is evidence against the node."""
-    return attempt.cause is not None and attempt.cause.blames_node
+    """There is evidence against the node, and not an event of the pod from long before its end."""
+    cause = attempt.cause
+    if cause is None or not cause.blames_node or not cause.evidence:
+        return cause is not None and cause.blames_node
+    first = cause.evidence[0]
+    return first.source is not EvidenceSource.POD_EVENT or explains_end(first.time, attempt.end)
 
 
 def _was_asked_to_stop(attempt: Attempt) -> bool:
@@ -291,37 +296,34 @@ def _sizes(attempts: Sequence[Attempt]) -> dict[str, int]:
     return {job: 1 << (len(names) - 1).bit_length() for job, names in ranks.items()}
 
 
-def failed_on_many_nodes(attempts: Sequence[Attempt]) -> frozenset[str]:
-    """Jobs that failed in three or more attempts, each on another node, perhaps by themselves.
+class WidespreadJobs(NamedTuple):
+    """Jobs that failed in three or more attempts, each on another node, perhaps by themselves."""
 
-    Of a gang only one node counts per attempt, that of the rank that failed first.
-    """
-    first: dict[str, dict[int, Attempt]] = {}
+    all: frozenset[str]
+    hopeless: frozenset[str]  # those that did not succeed in the end
+
+
+def widespread_jobs(attempts: Sequence[Attempt]) -> WidespreadJobs:
+    """Of a gang only one node counts per attempt, that of the rank that failed first."""
+    failed: dict[str, dict[int, list[Attempt]]] = {}
     for attempt in attempts:
-        failed = attempt.outcome is RunOutcome.FAILED
-        if failed and attempt.cause and attempt.node and attempt.cause.kind not in TAKEN_AWAY:
-            by_number = first.setdefault(attempt.job, {})
-            first_failure = by_number.get(attempt.number)
-            if first_failure is None or _end_moment(attempt) < _end_moment(first_failure):
-                by_number[attempt.number] = attempt
-    return frozenset(
+        is_failed = attempt.outcome is RunOutcome.FAILED and attempt.node
+        if is_failed and attempt.cause and attempt.cause.kind not in TAKEN_AWAY:
+            failed.setdefault(attempt.job, {}).setdefault(attempt.number, []).append(attempt)
+    widespread = frozenset(
         job
-        for job, by_number in first.items()
-        if len({attempt.node for attempt in by_number.values()}) >= MIN_NODES_FAILS_EVERYWHERE
+        for job, numbers in failed.items()
+        if len({min(ranks, key=_end_moment).node for ranks in numbers.values()})
+        >= MIN_NODES_FAILS_EVERYWHERE
     )
-
-
-def never_succeeded(attempts: Sequence[Attempt], widespread: frozenset[str]) -> frozenset[str]:
-    """Those of the jobs that did not succeed in the end."""
-    ends: dict[str, tuple[int, bool]] = {}
-    for attempt in attempts:
-        if attempt.job in widespread:
-            number, good = ends.get(attempt.job, (-1, False))
-            if attempt.number > number:
-                number, good = attempt.number, True
-            if attempt.number == number:
-                ends[attempt.job] = number, good and attempt.outcome is RunOutcome.SUCCEEDED
-    return frozenset(job for job, (_, good) in ends.items() if not good)
+    tries = [attempt for attempt in attempts if attempt.job in widespread]
+    last = {attempt.job: attempt.number for attempt in sorted(tries, key=lambda one: one.number)}
+    hopeless = frozenset(
+        attempt.job
+        for attempt in tries
+        if attempt.number == last[attempt.job] and attempt.outcome is not RunOutcome.SUCCEEDED
+    )
+    return WidespreadJobs(widespread, hopeless)
 
 
 def _end_moment(attempt: Attempt) -> float:

@@ -18,14 +18,14 @@ heartbeats. docs/verdicts.md has the figures that scripts/bench verdicts measure
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from arc_toolkit.diagnosis.judge import comparison, episodes, incidents, node_votes, suggestions
 from arc_toolkit.diagnosis.judge.comparison import Comparison, NodeCounts
 from arc_toolkit.diagnosis.judge.episodes import Episode, Symptom
-from arc_toolkit.diagnosis.judge.incidents import IncidentMap, TroubleEvent
+from arc_toolkit.diagnosis.judge.incidents import LEAST_SHARE, IncidentMap, TroubleEvent
 from arc_toolkit.diagnosis.judge.node_votes import NodeVotes
 from arc_toolkit.diagnosis.judge.statistics import excluded_rate, wilson
 from arc_toolkit.diagnosis.model import (
@@ -90,8 +90,7 @@ class Judgement(NamedTuple):
 
 def judge(attempts: Sequence[Attempt], cluster: ClusterIndex) -> Judgement:
     """A verdict for every known node, from all attempts."""
-    widespread = node_votes.failed_on_many_nodes(attempts)
-    hopeless = node_votes.never_succeeded(attempts, widespread)
+    widespread, hopeless = node_votes.widespread_jobs(attempts)
     symptoms = episodes.symptoms(attempts, cluster, hopeless)
     incident_map = _incidents(attempts, symptoms, cluster, widespread)
     now = _newest_time(attempts, cluster)
@@ -112,8 +111,7 @@ def judge(attempts: Sequence[Attempt], cluster: ClusterIndex) -> Judgement:
     compared, uneven = comparison.compare({name: _record(case) for name, case in cases.items()})
     for name, case in cases.items():
         case.comparison = compared.get(name)
-    _mark_again_and_again(cases.values())
-    _mark_stuck(cases, attempts)
+    _mark_unlike_pool(cases, attempts)
     judged = [_verdict(case, cluster, now) for case in cases.values()]
     leads = {verdict.node: lead for verdict, lead in judged if lead}
     order = list(Level)
@@ -204,9 +202,15 @@ def _record(case: NodeCase) -> NodeCounts:
 def _verdict(case: NodeCase, cluster: ClusterIndex, now: float | None) -> tuple[Verdict, str]:
     """The verdict, and the reason string that decided, if one did."""
     place, votes, compared = cluster.node_place(case.name), case.votes, case.comparison
+    level, reason, episode = _level(case, cluster, now)
+    if votes.left_out:
+        attempts = plural(votes.left_out, "attempt")
+        reason += f"; {attempts} of jobs that failed on many nodes left out"
+    if votes.older:
+        reason += f"; {votes.older} older not counted, they were on another VM"
     verdict = Verdict(
         node=case.name,
-        level=Level.NOT_ENOUGH_DATA,
+        level=level,
         pool=votes.pool or place.pool,
         failures=votes.failures,
         attempts=votes.votes,
@@ -214,21 +218,13 @@ def _verdict(case: NodeCase, cluster: ClusterIndex, now: float | None) -> tuple[
         pool_rate=compared.rate if compared else None,
         p_value=compared.p_value if compared and compared.possible else None,
         evidence=case.evidence,
+        reason=reason,
         since=cluster.vm_replaced_at.get(case.name) if votes.older else None,
         spot=place.spot,
         vm_instance=place.vm_instance,
         gone=cluster.is_gone(case.name),
     )
-    level, reason, episode = _level(case, cluster, now)
-    if votes.left_out:
-        reason += (
-            f"; {plural(votes.left_out, 'attempt')} of jobs that failed on many nodes left out"
-        )
-    if votes.older:
-        reason += f"; {votes.older} older not counted, they were on another VM"
-    return replace(
-        verdict, level=level, reason=reason
-    ), episode.lead.evidence.reason if episode else ""
+    return verdict, episode.lead.evidence.reason if episode else ""
 
 
 def _level(
@@ -308,31 +304,27 @@ def _is_up_again(
     )
 
 
-def _mark_stuck(cases: Mapping[str, NodeCase], attempts: Sequence[Attempt]) -> None:
-    """Counts jobs that wait for their sandbox where nothing else starts, unlike in the pool."""
+def _mark_unlike_pool(cases: Mapping[str, NodeCase], attempts: Sequence[Attempt]) -> None:
+    """What a node and few others of its pool have: many episodes, and jobs that do not start."""
+    sizes = Counter(case.votes.pool for case in cases.values())
+
+    def few(names: Collection[str]) -> list[NodeCase]:
+        counts = Counter(cases[name].votes.pool for name in names)
+        usual = {pool for pool in counts if counts[pool] > max(1, LEAST_SHARE * sizes[pool])}
+        return [cases[name] for name in names if cases[name].votes.pool not in usual]
+
+    repeats = {name: number for name, case in cases.items() if (number := _recent_repeats(case))}
+    for case in few(repeats):
+        case.recent_repeats = repeats[case.name]
     waiting: dict[str, list[Attempt]] = {}
     for attempt in attempts:
-        if (
-            attempt.node
-            and attempt.node in cases
-            and attempt.waiting
-            and attempt.waiting.kind is WaitingFor.SANDBOX
-        ):
+        cause = attempt.waiting.kind if attempt.waiting else None
+        if attempt.node and attempt.node in cases and cause is WaitingFor.SANDBOX:
             waiting.setdefault(attempt.node, []).append(attempt)
-    sizes = Counter(case.votes.pool for case in cases.values())
-    stuck = Counter(cases[name].votes.pool for name in waiting)
-    for name, waiting_attempts in waiting.items():
-        pool = cases[name].votes.pool
-        first = min(
-            (attempt.start for attempt in waiting_attempts if attempt.start is not None),
-            default=None,
-        )
-        if first is None or stuck[pool] > max(1, incidents.LEAST_SHARE * sizes[pool]):
-            continue
-        if not any(start > first for start in cases[name].votes.running) and not cases[
-            name
-        ].good_since(first):
-            cases[name].stuck = len({attempt.family or attempt.job for attempt in waiting_attempts})
+    for case in few(waiting):
+        starts = [item.start for item in waiting[case.name] if item.start is not None]
+        if starts and max((*case.votes.good, *case.votes.running), default=0.0) <= min(starts):
+            case.stuck = len({item.family or item.job for item in waiting[case.name]})
 
 
 def _verdict_without_evidence(case: NodeCase) -> tuple[Level, str]:
@@ -353,18 +345,6 @@ def _verdict_without_evidence(case: NodeCase) -> tuple[Level, str]:
             "s" if votes.failures == 1 else ""
         )
     return Level.OK, f"{text} a failure rate above {100 * limit:.0f} %"
-
-
-def _mark_again_and_again(cases: Iterable[NodeCase]) -> None:
-    """Nodes with three episodes within 12 hours, unless much of their pool has that."""
-    pools: dict[str | None, list[NodeCase]] = {}
-    for case in cases:
-        pools.setdefault(case.votes.pool, []).append(case)
-    for members in pools.values():
-        counts = [_recent_repeats(case) for case in members]
-        if sum(map(bool, counts)) <= max(1, incidents.LEAST_SHARE * len(members)):
-            for case, count in zip(members, counts, strict=True):
-                case.recent_repeats = count
 
 
 def _recent_repeats(case: NodeCase) -> int:
