@@ -1,25 +1,16 @@
 """Compares each node with the rest of its pool, by votes and episodes, corrected for many nodes.
 
-1. The votes, in strata (`node_votes.py`): from the failures that a sweep has elsewhere follows how
-   many it may have here, and for jobs that belong to no sweep the same from the other such jobs of
-   the pool. The rate elsewhere is only known as well as its votes allow (beta-binomial). The sum
-   over all strata is compared with the failures that the node has.
-2. The episodes of each kind by an exact test of rates: given how many the pool had, does this node
-   have too many?
-3. The p-value of a node is the smallest of its tests; the Benjamini-Hochberg procedure for discrete
-   tests, over all tests of all nodes, keeps the expected share of wrong names under the level.
-4. A node that runs very much may differ significantly by little, and one that runs very little by
-   two failures: it is bad only with three failed votes, five times the odds that its strata have
-   elsewhere, and two witnesses (families of the failed jobs, or one and the node itself);
-   otherwise it is suspect.
+Votes are compared within strata (`node_votes.py`): the rate elsewhere is only known as well as its
+votes allow (beta-binomial), and the sum over all strata is compared with the failures that the node
+has. Episodes of each kind have an exact test of rates. The p-value of a node is the smallest of its
+tests; the Benjamini-Hochberg procedure for discrete tests keeps the share of wrong names small.
 
 Bad nodes make the rest look worse and more uneven than it is, and so hide each other. Therefore, if
 the nodes of a pool surely differ, the pool's rate is at first estimated without the group that
 fails most, cut off where two rates explain the votes best; then without the nodes that stand out,
 again and again until these are the same. If the rest still differs, the test allows for as much.
-
 If more than a third of a pool stands out, nobody can say which nodes are normal: no node is bad by
-comparison, and the pool is reported as uneven, with its two groups.
+comparison, and the pool is reported as uneven.
 """
 
 from __future__ import annotations

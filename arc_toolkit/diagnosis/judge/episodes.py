@@ -116,7 +116,10 @@ def symptoms(
                 evidence = Evidence(signal.source, signal.reason, signal.message, since)
                 result.append(Symptom(node.name, signal.kind, evidence, is_ongoing=True))
     return [
-        item for item in result if not _is_over(item, cluster) and not _is_explained(item, cluster)
+        item
+        for item in result
+        if (item.is_ongoing or not is_of_former_vm(item.node, item.evidence.time, cluster))
+        and not _is_explained(item, cluster)
     ]
 
 
@@ -157,10 +160,10 @@ def witnessed(episodes: Sequence[Episode]) -> list[Episode]:
     ]
 
 
-def _is_over(symptom: Symptom, cluster: ClusterIndex) -> bool:
-    """It was on another VM."""
-    cut, time = cluster.vm_replaced_at.get(symptom.node), symptom.evidence.time
-    return not symptom.is_ongoing and cut is not None and time is not None and time < cut
+def is_of_former_vm(node: str | None, time: float | None, cluster: ClusterIndex) -> bool:
+    """Whether it was on the VM that had the name before."""
+    replaced = cluster.vm_replaced_at.get(node) if node else None
+    return replaced is not None and time is not None and time < replaced
 
 
 def _is_explained(symptom: Symptom, cluster: ClusterIndex) -> bool:

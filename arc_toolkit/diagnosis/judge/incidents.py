@@ -54,12 +54,15 @@ class IncidentMap:
 
     incidents: list[Incident] = field(default_factory=list)
     pools: dict[str, str | None] = field(default_factory=dict)  # of every known node
-    windows: dict[str | None, list[tuple[float, float]]] = field(default_factory=dict)  # by pool
 
     def covers(self, node: str, time: float | None) -> bool:
         """Whether trouble of the node at that time belongs to an incident of its pool."""
-        spans = self.windows.get(self.pools.get(node), ())
-        return time is not None and any(start <= time <= end for start, end in spans)
+        pool = self.pools.get(node)
+        return time is not None and any(
+            incident.start - BEFORE_SECONDS <= time <= incident.end + AFTER_SECONDS
+            and any(self.pools.get(other) == pool for other in incident.nodes)
+            for incident in self.incidents
+        )
 
     def stays_down(
         self, node: str, since: float | None, down: frozenset[str], now: float | None
@@ -103,17 +106,10 @@ def find(
         else:
             merged.append(incident)
     merged.sort(key=lambda incident: incident.start)
-    windows: dict[str | None, list[tuple[float, float]]] = {}
     for place, incident in enumerate(merged):
-        touched = {pools.get(node) for node in incident.nodes}
-        for pool in touched:
-            windows.setdefault(pool, []).append(
-                (incident.start - BEFORE_SECONDS, incident.end + AFTER_SECONDS)
-            )
-        merged[place] = replace(
-            _describe(incident, cluster), pool_size=sum(sizes[pool] for pool in touched)
-        )
-    return IncidentMap(merged, pools, windows)
+        size = sum(sizes[pool] for pool in {pools.get(node) for node in incident.nodes})
+        merged[place] = replace(_describe(incident, cluster), pool_size=size)
+    return IncidentMap(merged, pools)
 
 
 def _span(troubles: Iterable[TroubleEvent]) -> float:

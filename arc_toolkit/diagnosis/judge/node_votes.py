@@ -1,23 +1,13 @@
 """The votes of attempts on their nodes: one per node and job, counted by job family.
 
-A vote is a failure if at least half of what the job did on the node counts as one. These count:
-- failures whose cause blames the node, and failures without any evidence (on spot VMs they count
-  as evictions);
-- errors of the job's own process if the same job then succeeded elsewhere: a broken GPU looks like
-  that.
+A vote is a failure if at least half of what the job did on the node counts as one: its cause blames
+the node; there is no evidence (on spot VMs it counts as an eviction); or the job's own process
+failed and the same job then succeeded elsewhere, as with a broken GPU.
 
 Votes are kept by stratum, and `comparison.py` compares nodes within each. A sweep or a pipeline is
 a stratum of its own: ten trials that fail here and succeed elsewhere are ten failures of the node,
 and a sweep that fails everywhere says nothing about any node. The other jobs of a pool, with equally
-many pods, are one stratum. A sweep that ran on one node only has one vote in it. A family has a
-problem of its own, and no vote, if it failed on three nodes and in three of ten votes, or on two
-nodes without any evidence and never succeeded.
-
-Of a gang only the rank that failed first votes, or each of those that ended first at once, as one
-of so many suspects. Failures of attempts that ran on a node at the same time and ended within ten
-minutes are one. If there is no evidence and the jobs never succeeded, those within an hour are one,
-and those whose names differ only in a number, if no job of that name succeeded: they may be trials
-of a broken sweep that do not name their parent.
+many pods, are one stratum.
 """
 
 from __future__ import annotations

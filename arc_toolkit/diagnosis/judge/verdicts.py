@@ -96,7 +96,9 @@ def judge(attempts: Sequence[Attempt], cluster: ClusterIndex) -> Judgement:
     now = _newest_time(attempts, cluster)
     votes = node_votes.count(
         attempts,
-        is_older=lambda attempt: _is_older(attempt, cluster),
+        is_older=lambda attempt: episodes.is_of_former_vm(
+            attempt.node, attempt.end or attempt.start, cluster
+        ),
         in_incident=lambda attempt: incident_map.covers(attempt.node or "", _moment(attempt)),
     )
     down = frozenset(symptom.node for symptom in symptoms if symptom.is_ongoing)
@@ -142,14 +144,6 @@ def _moment(attempt: Attempt) -> float | None:
     cause = attempt.cause
     time = cause.evidence[0].time if cause and cause.blames_node and cause.evidence else None
     return attempt.end if time is None else time
-
-
-def _is_older(attempt: Attempt, cluster: ClusterIndex) -> bool:
-    """It ran on the VM that had the name before."""
-    if not cluster.vm_replaced_at or attempt.node not in cluster.vm_replaced_at:
-        return False
-    moment = attempt.end or attempt.start
-    return moment is not None and moment < cluster.vm_replaced_at[attempt.node]
 
 
 def _incidents(
