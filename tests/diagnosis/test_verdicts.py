@@ -1064,7 +1064,7 @@ def printed(reason: str, job: str, node: str = "odd", **more: Any) -> Attempt:
 def test_the_words_of_one_job_make_a_node_suspect_without_a_cordon() -> None:
     verdict = verdict_of("odd", [*REST, printed("CUDA error", "job")])
     assert verdict.level is Level.SUSPECT
-    assert verdict.reason == "CUDA error: the job printed it; only this job says so"
+    assert verdict.reason == "CUDA error: the job printed it; only one job or family says so"
     assert verdict.suggestions == ()
 
 

@@ -127,16 +127,11 @@ def _attempt_symptoms(attempts: Sequence[Attempt], hopeless: frozenset[str]) -> 
     result = []
     for attempt in attempts:
         cause = attempt.cause
-        if (
-            cause is None
-            or not cause.blames_node
-            or cause.confidence == "low"
-            or not cause.evidence
-        ):
+        if cause is None or not cause.blames_node or not cause.evidence or not attempt.node:
             continue
-        if attempt.node and not attempt.node_truncated and cause.kind in KINDS_OF_NODES:
-            if attempt.job in hopeless and cause.kind in _CAUSED_BY_LOAD:
-                continue
+        is_own = attempt.job in hopeless and cause.kind in _CAUSED_BY_LOAD
+        is_sure = cause.confidence != "low" and not attempt.node_truncated
+        if is_sure and not is_own and cause.kind in KINDS_OF_NODES:
             first = cause.evidence[0]
             if first.time is None and attempt.end is not None:
                 first = Evidence(first.source, first.reason, first.message, attempt.end)

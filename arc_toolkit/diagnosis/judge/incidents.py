@@ -10,7 +10,6 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
 from typing import NamedTuple
 
 from arc_toolkit.diagnosis.judge.statistics import poisson_tail
@@ -83,13 +82,12 @@ def find(
     troubles: Iterable[TroubleEvent], pools: dict[str, str | None], cluster: ClusterIndex
 ) -> IncidentMap:
     """All incidents by time. `pools` has every known node with its pool."""
-    sizes: dict[str | None, int] = {}
-    for pool in pools.values():
-        sizes[pool] = sizes.get(pool, 0) + 1
+    sizes = Counter(pools.values())
     groups: dict[tuple[str | None, CauseKind], list[TroubleEvent]] = {}
     for trouble in troubles:
         groups.setdefault((pools.get(trouble.node), trouble.kind), []).append(trouble)
-    span = _span(trouble for group in groups.values() for trouble in group)
+    times = [trouble.time for group in groups.values() for trouble in group]
+    span = max(times) - min(times) if times else 0.0
     bursts = [
         incident
         for (pool, kind), group in groups.items()
@@ -112,11 +110,6 @@ def find(
     return IncidentMap(merged, pools)
 
 
-def _span(troubles: Iterable[TroubleEvent]) -> float:
-    times = [trouble.time for trouble in troubles]
-    return max(times) - min(times) if times else 0.0
-
-
 def _bursts(
     troubles: Sequence[TroubleEvent], pool: str | None, kind: CauseKind, size: int, span: float
 ) -> list[Incident]:
@@ -134,23 +127,14 @@ def _bursts(
         ):
             windows.append((first, last, count))
     crowds = _join_spans((first, last) for first, last, _ in windows)
-    begins, ends = [begin for begin, _ in crowds], [end for _, end in crowds]
-    # marks beyond the first of each crowd
-    repeated = [0, *accumulate(end - begin for begin, end in crowds)]
     usual = max(span - 2 * NEAR_SECONDS, WINDOW_SECONDS) / WINDOW_SECONDS  # windows at other times
 
     def is_unusual(first: int, last: int, failures: int) -> bool:
-        near = (
-            bisect_left(times, times[first] - NEAR_SECONDS),
-            bisect_right(times, times[last] + NEAR_SECONDS),
-        )
-        distant = len(troubles) - (near[1] - near[0])
+        begin = bisect_left(times, times[first] - NEAR_SECONDS)
+        end = bisect_right(times, times[last] + NEAR_SECONDS)
+        distant = len(troubles) - (end - begin)
         # Trouble of many nodes at once is one event there too: an incident may come again.
-        distant -= (
-            repeated[bisect_left(ends, near[0])]
-            + repeated[-1]
-            - repeated[bisect_left(begins, near[1])]
-        )
+        distant -= sum(to - start for start, to in crowds if to < begin or start >= end)
         return poisson_tail(failures, distant / usual) < CHANCE
 
     return [

@@ -159,12 +159,11 @@ def _is_broken(family: Sequence[_Vote]) -> bool:
     """Whether it failed on several nodes and too often to blame them, or never succeeded."""
     failed = [vote for vote in family if vote.failures]
     nodes = len({vote.node for vote in failed})
-    share = sum(1 / vote.suspects for vote in failed)
+    blame = sum(1 / vote.suspects for vote in failed)
     if all(vote.doubtful for vote in family):
-        return min(nodes, share) >= MIN_NODES_NEVER_SUCCEEDED
-    return min(
-        nodes, share
-    ) >= MIN_NODES_FAILS_EVERYWHERE and share > FAILED_SHARE_OF_BROKEN_FAMILY * len(family)
+        return min(nodes, blame) >= MIN_NODES_NEVER_SUCCEEDED
+    is_often = blame > FAILED_SHARE_OF_BROKEN_FAMILY * len(family)
+    return is_often and min(nodes, blame) >= MIN_NODES_FAILS_EVERYWHERE
 
 
 def _in_strata(family: list[_Vote]) -> list[_Vote]:
@@ -192,19 +191,14 @@ def _add_up(node: NodeVotes, votes: Sequence[_Vote]) -> None:
 
 def failures(attempts: Sequence[Attempt]) -> Iterator[Failure]:
     """The attempts whose failure counts for their node."""
-    failed = {attempt.job for attempt in attempts if attempt.cause is not None}
-    jobs: dict[str, dict[int, list[Attempt]]] = {}
+    ended: dict[tuple[str, int], list[Attempt]] = {}
     for attempt in attempts:
-        if attempt.job in failed and attempt.node and not attempt.node_truncated:
-            jobs.setdefault(attempt.job, {}).setdefault(attempt.number, []).append(attempt)
-    for numbers in jobs.values():
-        first = [suspects for ranks in numbers.values() if (suspects := first_to_fail(ranks))]
-        yield from (
-            Failure(rank, len(suspects))
-            for suspects in first
-            if _is_blamed(suspects[0]) or _may_be_the_node(suspects[0])
-            for rank in suspects
-        )
+        if attempt.cause and attempt.node and not attempt.node_truncated:
+            ended.setdefault((attempt.job, attempt.number), []).append(attempt)
+    for ranks in ended.values():
+        suspects = first_to_fail(ranks)
+        if suspects and (_is_blamed(suspects[0]) or _may_be_the_node(suspects[0])):
+            yield from (Failure(rank, len(suspects)) for rank in suspects)
 
 
 def first_to_fail(ranks: Sequence[Attempt]) -> list[Attempt]:

@@ -238,44 +238,29 @@ def _level(
     if last and _is_recurrent(case):
         return Level.BAD, f"{len(case.episodes)} times: {_text(last)}", last
     if present:
-        alone = present[-1].is_direct  # otherwise it would be a proof
-        reason = _text(present[-1]) + ("; only this job says so" if alone else "")
+        reason = _text(present[-1])
+        if present[-1].is_direct:  # with a witness it would be a proof
+            reason += "; only one job or family says so"
         return Level.SUSPECT, reason, present[-1]
     if last and case.recent_repeats:
-        return (
-            Level.SUSPECT,
-            f"{case.recent_repeats} times within 12 h, and nothing succeeded in between: "
-            f"{_text(last)}",
-            last,
-        )
+        often = f"{case.recent_repeats} times within 12 h, and nothing succeeded in between"
+        return Level.SUSPECT, f"{often}: {_text(last)}", last
     if compared and compared.suspect:
         reason, episode = _difference(case, compared)
         return Level.SUSPECT, f"{reason}; it may be chance", episode
     if case.stuck >= LEAST_STUCK_JOBS:
-        return (
-            Level.SUSPECT,
-            f"{case.stuck} jobs wait for their sandbox on it, and nothing starts there",
-            None,
-        )
-    if last:
-        if good := case.good_since(last.last):
-            return (
-                Level.RECOVERED,
-                f"recovered, {plural(good, 'good attempt')} since {_text(last)}",
-                last,
-            )
-        if _is_up_again(case.episodes, cluster, now):
-            return (
-                Level.RECOVERED,
-                f"recovered: ready again, but without a good attempt since {_text(last)}",
-                last,
-            )
-        return (
-            Level.NOT_ENOUGH_DATA,
-            f"over, but no attempt has succeeded since: {_text(last)}",
-            last,
-        )
-    return *_verdict_without_evidence(case), None
+        reason = f"{case.stuck} jobs wait for their sandbox on it, and nothing starts there"
+        return Level.SUSPECT, reason, None
+    if last is None:
+        return *_level_by_votes(case), None
+    if good := case.good_since(last.last):
+        reason = f"recovered, {plural(good, 'good attempt')} since {_text(last)}"
+        return Level.RECOVERED, reason, last
+    if _is_up_again(case.episodes, cluster, now):
+        reason = f"recovered: ready again, but without a good attempt since {_text(last)}"
+        return Level.RECOVERED, reason, last
+    reason = f"over, but no attempt has succeeded since: {_text(last)}"
+    return Level.NOT_ENOUGH_DATA, reason, last
 
 
 def _is_up_again(
@@ -284,13 +269,8 @@ def _is_up_again(
     """A node that was lost, once in half a day, is ready and has been for a while."""
     lead, last = node_episodes[-1].lead, node_episodes[-1].last
     node = cluster.nodes.get(lead.node)
-    if (
-        lead.kind is not CauseKind.NODE_LOST
-        or node is None
-        or not node.ready
-        or last is None
-        or now is None
-    ):
+    is_ready = lead.kind is CauseKind.NODE_LOST and node is not None and node.ready
+    if not is_ready or last is None or now is None:
         return False
     before = node_episodes[-2].last if len(node_episodes) > 1 else None
     return now - last >= UP_AGAIN_SECONDS and (
@@ -321,13 +301,11 @@ def _mark_unlike_pool(cases: Mapping[str, NodeCase], attempts: Sequence[Attempt]
             case.stuck = len({item.family or item.job for item in waiting[case.name]})
 
 
-def _verdict_without_evidence(case: NodeCase) -> tuple[Level, str]:
+def _level_by_votes(case: NodeCase) -> tuple[Level, str]:
     votes, compared = case.votes, case.comparison
     if not votes.votes:
-        return (
-            Level.NOT_ENOUGH_DATA,
-            "no attempt on it counts" if votes.named else "no attempt ran on it",
-        )
+        reason = "no attempt on it counts" if votes.named else "no attempt ran on it"
+        return Level.NOT_ENOUGH_DATA, reason
     if compared and compared.in_worse_group:
         return Level.NOT_ENOUGH_DATA, f"{_share(votes)}; its pool is uneven"
     limit = excluded_rate(votes.failures + votes.merged, votes.votes + votes.merged)
@@ -372,12 +350,8 @@ def _share(votes: NodeVotes) -> str:
 def _difference(case: NodeCase, compared: Comparison) -> tuple[str, Episode | None]:
     """In what a node differs from its pool."""
     if compared.kind is None:
-        return (
-            f"{_share(case.votes)}; {100 * (compared.rate or 0):.0f} % on the rest of its pool",
-            None,
-        )
+        rate = f"{100 * (compared.rate or 0):.0f} % on the rest of its pool"
+        return f"{_share(case.votes)}; {rate}", None
     same_kind = [episode for episode in case.proofs if episode.lead.kind is compared.kind]
-    return (
-        f"{len(same_kind)} times, more than the rest of its pool: {_text(same_kind[-1])}",
-        same_kind[-1],
-    )
+    often, last = f"{len(same_kind)} times, more than the rest of its pool", same_kind[-1]
+    return f"{often}: {_text(last)}", last
