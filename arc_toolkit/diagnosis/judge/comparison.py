@@ -162,17 +162,17 @@ def _baseline(pool: Mapping[str, NodeCounts], excluded: Collection[str]) -> Pool
         for stratum, count in record.strata.items():
             failures[stratum] += count.failures
             trials[stratum] += count.trials
-    rates = {stratum: failures[stratum] / trials[stratum] for stratum in trials}
+    strata = {stratum: Count(failures[stratum], trials[stratum]) for stratum in trials}
     spread = spread_of(
         (
             *_sum(record.strata.values()),
-            sum(count.trials * rates[stratum] for stratum, count in record.strata.items()),
+            sum(count.trials * _rate(strata[name]) for name, count in record.strata.items()),
         )
         for record in inside
     )
     return PoolBaseline(
         len(inside),
-        {stratum: Count(failures[stratum], trials[stratum]) for stratum in trials},
+        strata,
         Count(failures.total(), trials.total()),
         sum(record.attempts for record in inside),
         episodes,
@@ -237,13 +237,16 @@ def _uneven(pool: Mapping[str, NodeCounts], suspect: Collection[str]) -> UnevenP
     better = [name for name in votes if name not in suspect]
     if len(worse) < 2 or not better or len(worse) <= UNEVEN_SHARE * len(votes):
         return None
-    return UnevenPool(
-        next(iter(pool.values())).pool,
-        tuple(worse),
-        tuple(better),
-        _rate(votes[name] for name in worse),
-        _rate(votes[name] for name in better),
+    worse_rate, better_rate = (
+        _rate(_sum(votes[name] for name in names)) for names in (worse, better)
     )
+    reason = (
+        f"{len(worse)} of {len(votes)} nodes fail {100 * worse_rate:.0f} % of their jobs, the "
+        f"others {100 * better_rate:.0f} %: compare the two groups (zone, image, driver, VM size) "
+        "before blaming a node"
+    )
+    name = next(iter(pool.values())).pool
+    return UnevenPool(name, tuple(worse), tuple(better), worse_rate, better_rate, reason)
 
 
 def _worse_group(votes: Mapping[str, Count]) -> list[str]:
@@ -252,7 +255,7 @@ def _worse_group(votes: Mapping[str, Count]) -> list[str]:
     >>> _worse_group({"a": Count(9, 30), "b": Count(1, 30), "c": Count(8, 30)})
     ['a', 'c']
     """
-    order = sorted(votes, key=lambda name: -votes[name].failures / votes[name].trials)
+    order = sorted(votes, key=lambda name: -_rate(votes[name]))
     total = _sum(votes.values())
     best, size, head = float("-inf"), 0, NO_VOTES
     for place, name in enumerate(order[:-1], 1):
@@ -277,9 +280,8 @@ def _sum(counts: Iterable[Count]) -> Count:
     return Count(failures, trials)
 
 
-def _rate(counts: Iterable[Count]) -> float:
-    failures, trials = _sum(counts)
-    return failures / trials
+def _rate(count: Count) -> float:
+    return count.failures / count.trials
 
 
 def _minus(total: Count, part: Count | None) -> Count:

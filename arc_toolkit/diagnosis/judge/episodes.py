@@ -249,12 +249,8 @@ def _is_repaired(lead: Symptom, last: float, cluster: ClusterIndex) -> bool:
     if lead.evidence.source is EvidenceSource.POD_STATUS:
         return rebooted or cluster.fewer_devices.get(lead.node) is False
     check = signals.CONDITION_OF_EVENT.get(reason, reason)
-    passes = (
-        [row for row in node.conditions if signals.condition_name(row.type) == check]
-        if node
-        else []
-    )
-    return rebooted or (bool(passes) and check != "XIDErrors")
+    conditions = {signals.condition_name(row.type) for row in node.conditions} if node else set()
+    return rebooted or (check in conditions and check != "XIDErrors")
 
 
 def _is_back(name: str, last: float | None, cluster: ClusterIndex) -> bool:

@@ -42,13 +42,12 @@ def add(verdicts: Sequence[Verdict], leads: Mapping[str, str]) -> list[Verdict]:
             pools.setdefault(verdict.pool, []).append(verdict)
     cordoned: set[str] = set()
     for members in pools.values():
-        bad = [verdict for verdict in members if verdict.level is Level.BAD]
-        bad.sort(
-            key=lambda verdict: (verdict.node not in leads, verdict.p_value or 1.0, verdict.node)
+        worst = sorted(
+            (verdict.node not in leads, verdict.p_value or 1.0, verdict.node)
+            for verdict in members
+            if verdict.level is Level.BAD
         )
-        cordoned.update(
-            verdict.node for verdict in bad[: max(1, int(MOST_CORDONED * len(members)))]
-        )
+        cordoned |= {node for *_, node in worst[: max(1, int(MOST_CORDONED * len(members)))]}
     result = []
     for verdict in verdicts:
         if verdict.level is Level.BAD:

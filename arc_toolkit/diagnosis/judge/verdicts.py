@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from arc_toolkit.diagnosis.judge import comparison, episodes, incidents, node_votes, suggestions
@@ -120,17 +120,7 @@ def judge(attempts: Sequence[Attempt], cluster: ClusterIndex) -> Judgement:
     verdicts = [verdict for verdict, _ in judged]
     verdicts.sort(key=lambda verdict: (order.index(verdict.level), -verdict.failures, verdict.node))
     verdicts = suggestions.add(verdicts, leads)
-    uneven = [replace(pool, reason=_uneven_text(pool)) for pool in uneven]
     return Judgement(verdicts, hopeless, incident_map.incidents, uneven)
-
-
-def _uneven_text(pool: UnevenPool) -> str:
-    nodes, worse = len(pool.worse) + len(pool.better), len(pool.worse)
-    return (
-        f"{worse} of {nodes} nodes fail {100 * pool.worse_rate:.0f} % of their jobs, the others "
-        f"{100 * pool.better_rate:.0f} %: compare the two groups (zone, image, driver, VM size) before "
-        "blaming a node"
-    )
 
 
 def _newest_time(attempts: Sequence[Attempt], cluster: ClusterIndex) -> float | None:
