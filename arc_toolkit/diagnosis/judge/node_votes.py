@@ -301,7 +301,9 @@ def widespread_jobs(attempts: Sequence[Attempt]) -> WidespreadJobs:
         >= MIN_NODES_FAILS_EVERYWHERE
     )
     tries = [attempt for attempt in attempts if attempt.job in widespread]
-    last = {attempt.job: attempt.number for attempt in sorted(tries, key=lambda one: one.number)}
+    last = {
+        attempt.job: attempt.number for attempt in sorted(tries, key=lambda attempt: attempt.number)
+    }
     hopeless = frozenset(
         attempt.job
         for attempt in tries
