@@ -240,6 +240,18 @@ class Incident:
 
 
 @dataclass(frozen=True, slots=True)
+class UnevenPool:
+    """Much of a pool fails more often than the rest, so no node stands out: two groups to compare."""
+
+    pool: str | None
+    worse: tuple[str, ...]  # nodes
+    better: tuple[str, ...]
+    worse_rate: float  # of failed votes
+    better_rate: float
+    reason: str = ""  # one sentence
+
+
+@dataclass(frozen=True, slots=True)
 class RecordingGap:
     """A time without a recorder or a connection. None: before its start, or after its end."""
 
@@ -314,6 +326,7 @@ class DiagnosisReport:
     jobs: tuple[Job, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
     incidents: tuple[Incident, ...] = ()
+    uneven_pools: tuple[UnevenPool, ...] = ()
     skipped: tuple[SkippedFile, ...] = ()
     restarts: tuple[Restart, ...] = ()
     prs_evidence: tuple[FileEvidence, ...] = ()

@@ -61,7 +61,7 @@ def build(
 
     context = PassContext(cluster, assembly.failures, judge, recording)
     built = passes.apply(assembly.attempts, context)
-    nodes, hopeless, incidents = judgements[-1]
+    nodes, hopeless, incidents, uneven_pools = judgements[-1]
     nodes = mark_verdicts(nodes, built, recording)
     stats.pods, stats.nodes = len(cluster.pods), len(cluster.nodes)
     stats.events = sum(map(len, cluster.node_events.values())) + sum(
@@ -93,6 +93,7 @@ def build(
         jobs=tuple(attempts.jobs(built, assembly.groups, hopeless)),
         verdicts=tuple(nodes),
         incidents=tuple(incidents),
+        uneven_pools=tuple(uneven_pools),
         skipped=tuple(sorted(skipped, key=lambda item: (item.path, item.reason))),
         restarts=tuple(restarts),
         prs_evidence=tuple(file_evidence),
@@ -152,6 +153,9 @@ def report_of_job(report: DiagnosisReport, name: str) -> DiagnosisReport:
         verdicts=tuple(verdict for verdict in report.verdicts if verdict.node in nodes),
         incidents=tuple(
             incident for incident in report.incidents if nodes.intersection(incident.nodes)
+        ),
+        uneven_pools=tuple(
+            pool for pool in report.uneven_pools if nodes.intersection(pool.worse + pool.better)
         ),
         restarts=tuple(restart for restart in report.restarts if restart.run in runs),
         prs_evidence=tuple(

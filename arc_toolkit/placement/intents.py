@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from arc_toolkit.edit.files.ignores import Ignores
+from arc_toolkit.edit.files.plan import Ignores
 from arc_toolkit.edit.yaml.nodes import YamlNode, get, text_of
 
 ANNOTATION = "arc-toolkit.local/spot"

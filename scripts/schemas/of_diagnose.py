@@ -129,6 +129,17 @@ _INCIDENT = record(
     },
     "many nodes had the same trouble at the same time",
 )
+_UNEVEN_POOL = record(
+    {
+        "pool": or_null(text("the pool; null if unknown")),
+        "worse": texts("the nodes that fail more often"),
+        "better": texts("the others"),
+        "worse_rate": number("the share of their jobs that failed, from 0 to 1"),
+        "better_rate": number("the same of the others"),
+        "reason": text("the difference, and what to compare"),
+    },
+    "much of a pool fails more often than the rest, so that no node of it is called bad for that",
+)
 _STEP = "null if the run has none"
 _RESTART = record(
     {
@@ -178,6 +189,7 @@ DOCUMENTS: Documents = {
             "jobs": many(_JOB, "the jobs"),
             "nodes": many(_VERDICT, "the nodes"),
             "incidents": many(_INCIDENT, "events of the whole cluster"),
+            "uneven_pools": many(_UNEVEN_POOL, "pools with two groups of nodes"),
             "restarts": many(_RESTART, "restarts seen in metrics"),
             "findings": many(
                 record(

@@ -144,7 +144,7 @@ def test_a_blip_of_the_whole_cluster_makes_no_node_bad() -> None:
         )
         for place, name in enumerate(NAMES)
     ]
-    verdicts, _, incidents = judge(failed, known)
+    verdicts, _, incidents, _ = judge(failed, known)
     assert {verdict.level for verdict in verdicts} == {Level.NOT_ENOUGH_DATA}
     assert {(verdict.failures, verdict.evidence) for verdict in verdicts} == {(0, ())}
     assert [len(incident.nodes) for incident in incidents] == [40]
@@ -174,7 +174,7 @@ def test_failures_at_one_moment_without_any_event_are_an_incident_too() -> None:
         for place, name in enumerate(NAMES[:20])
         for attempt in runs(name, 0, 1, start=0.0, end=90_000.0 + place)
     ]
-    verdicts, _, incidents = judge([*before, *lost], ClusterIndex())
+    verdicts, _, incidents, _ = judge([*before, *lost], ClusterIndex())
     assert [incident.kind for incident in incidents] == [CauseKind.UNKNOWN]
     assert {verdict.failures for verdict in verdicts} == {0}
 

@@ -24,6 +24,7 @@ from arc_toolkit.diagnosis.model import (
     Level,
     RunOutcome,
     Stats,
+    UnevenPool,
     Waiting,
     WaitingFor,
 )
@@ -173,3 +174,12 @@ def test_summary_names_only_what_was_read() -> None:
     assert summary(DiagnosisReport(stats=Stats(pods=1, nodes=2))).startswith(
         "1 pod, 2 nodes, 0 events: "
     )
+
+
+@pytest.mark.parametrize("render", [overview, to_markdown])
+def test_an_uneven_pool_comes_before_its_nodes(render: object) -> None:
+    pool = UnevenPool("gpu", ("aks-a", "aks-b"), ("aks-c",), 0.3, 0.02, "2 of 3 nodes fail more")
+    report = replace(sample_report(), uneven_pools=(pool,))
+    text = render(report)  # type: ignore[operator]
+    assert "Pool gpu is uneven: 2 of 3 nodes fail more" in text
+    assert text.index("Pool gpu is uneven") < text.index("SystemOOM: the kernel ran out of memory")

@@ -11,7 +11,7 @@ from arc_toolkit.diagnosis import signals
 from arc_toolkit.diagnosis.assemble.node_signals import EXPLANATIONS
 from arc_toolkit.diagnosis.causes import UNKNOWN
 from arc_toolkit.diagnosis.judge import node_votes
-from arc_toolkit.diagnosis.judge.suggestions import LOOK, anti_affinity, node_suggestions
+from arc_toolkit.diagnosis.judge.suggestions import anti_affinity, looks, node_suggestions
 from arc_toolkit.diagnosis.judge.verdicts import judge
 from arc_toolkit.diagnosis.model import (
     Attempt,
@@ -27,6 +27,7 @@ from arc_toolkit.diagnosis.model import (
 )
 from arc_toolkit.diagnosis.read.cluster_index import ClusterIndex
 from arc_toolkit.diagnosis.report import build
+from arc_toolkit.diagnosis.times import parse
 from tests.diagnosis.made import (
     NODE_A,
     NODE_B,
@@ -63,7 +64,7 @@ def runs(
 
 
 def verdict_of(name: str, attempts: list[Attempt], known: ClusterIndex | None = None) -> Verdict:
-    verdicts, _, _ = judge(attempts, known or ClusterIndex())
+    verdicts, *_ = judge(attempts, known or ClusterIndex())
     return next(verdict for verdict in verdicts if verdict.node == name)
 
 
@@ -174,7 +175,7 @@ def test_a_job_that_fails_on_three_nodes_is_named_and_blames_none_of_them() -> N
         )
         for number in range(3)
     ]
-    verdicts, everywhere, _ = judge([*REST, *broken], ClusterIndex())
+    verdicts, everywhere, *_ = judge([*REST, *broken], ClusterIndex())
     assert everywhere == {"broken"}
     assert {verdict.failures for verdict in verdicts} == {1}
     assert judge(broken[:2], ClusterIndex())[1] == frozenset()
@@ -214,7 +215,7 @@ def test_a_job_that_succeeded_in_the_end_does_not_fail_everywhere_but_blames_no_
         for number in range(3)
     ]
     done = Attempt("job", 3, "n3", pool="gpu", outcome=RunOutcome.SUCCEEDED)
-    verdicts, everywhere, _ = judge([*tries, done], ClusterIndex())
+    verdicts, everywhere, *_ = judge([*tries, done], ClusterIndex())
     assert everywhere == frozenset()
     assert {verdict.failures for verdict in verdicts} == {0}
     assert "1 attempt of jobs that failed on many nodes left out" in verdicts[0].reason
@@ -423,7 +424,7 @@ def test_attempts_before_a_node_was_created_again_do_not_count() -> None:
 
 
 def test_a_truncated_name_blames_no_node() -> None:
-    verdicts, _, _ = judge(runs("aks-gpu-1", 0, 10, node_truncated=True), ClusterIndex())
+    verdicts, *_ = judge(runs("aks-gpu-1", 0, 10, node_truncated=True), ClusterIndex())
     assert verdicts == []
 
 
@@ -905,7 +906,7 @@ def test_only_the_worst_tenth_of_a_pool_is_to_be_cordoned() -> None:
         else node(name)
         for place, name in enumerate(names)
     ]
-    verdicts, _, incidents = judge([], cluster(nodes=nodes))
+    verdicts, _, incidents, _ = judge([], cluster(nodes=nodes))
     bad = [verdict for verdict in verdicts if verdict.level is Level.BAD]
     cordoned = [
         verdict
@@ -1027,7 +1028,7 @@ def test_every_fault_of_the_table_says_what_to_look_at() -> None:
         for name in faults
         if name.startswith(("NodeRe", "kubernetes.azure.com", "node.kubernetes"))
     }
-    assert faults - set(LOOK) - repairs == set()
+    assert faults - set(looks()) - repairs == set()
 
 
 @pytest.mark.parametrize(("offered", "level"), [("8", Level.NOT_ENOUGH_DATA), ("7", Level.BAD)])
@@ -1046,3 +1047,115 @@ def test_a_refusal_is_over_if_the_node_offers_all_its_devices(offered: str, leve
         "allocatable": {"nvidia.com/gpu": offered},
     }
     assert build([], [facts([refused], [made])]).verdicts[0].level is level
+
+
+NINE = parse(at(9)) or 0.0
+
+
+def printed(reason: str, job: str, node: str = "odd", **more: Any) -> Attempt:
+    """A failed attempt that blames its node by what the job printed."""
+    evidence = Evidence(EvidenceSource.LOG, reason, "the job printed it", NINE)
+    cause = Cause(CauseKind.NODE_FAULT, "medium", (evidence,), blames_node=True)
+    return Attempt(
+        job, 0, node, pool="gpu", outcome=RunOutcome.FAILED, cause=cause, end=NINE, **more
+    )
+
+
+def test_the_words_of_one_job_make_a_node_suspect_without_a_cordon() -> None:
+    verdict = verdict_of("odd", [*REST, printed("CUDA error", "job")])
+    assert verdict.level is Level.SUSPECT
+    assert verdict.reason == "CUDA error: the job printed it; only one job or family says so"
+    assert verdict.suggestions == ()
+
+
+def test_words_need_a_witness_of_another_family_the_node_or_the_kernel() -> None:
+    def level(*attempts: Attempt, known: ClusterIndex | None = None) -> Level:
+        return verdict_of("odd", [*REST, *attempts], known).level
+
+    trials = [printed("CUDA error", f"sweep_{number}", family="sweep") for number in range(3)]
+    assert level(*trials) is Level.SUSPECT
+    assert level(*trials, printed("GPU driver", "other")) is Level.BAD
+    assert level(printed("Xid 79", "job")) is Level.BAD
+    lost = cluster(events=[event("KernelDeadlock", 9, about="odd")])
+    assert level(printed("CUDA error", "job"), known=lost) is Level.BAD
+
+
+def test_three_times_the_words_of_one_family_in_a_week_are_not_enough_without_a_pool() -> None:
+    def trial(number: int, family: str) -> Attempt:
+        attempt = printed("CUDA error", f"{family}_{number}", family=family)
+        assert attempt.cause
+        evidence = replace(attempt.cause.evidence[0], time=NINE + 3600 * number)
+        return replace(
+            attempt, end=NINE + 3600 * number, cause=replace(attempt.cause, evidence=(evidence,))
+        )
+
+    one = [trial(number, "sweep") for number in range(3)]
+    assert verdict_of("odd", one).level is Level.SUSPECT
+    two = [trial(number, f"sweep{number % 2}") for number in range(3)]
+    assert verdict_of("odd", two).level is Level.BAD
+
+
+def family_trials(where: str, outcome: RunOutcome, count: int = 10) -> list[Attempt]:
+    """An attempt of each of ten trials of a sweep."""
+    cause = UNKNOWN if outcome is RunOutcome.FAILED else None
+    return [
+        Attempt(
+            f"sweep_{number}",
+            int(outcome is RunOutcome.SUCCEEDED),
+            where,
+            pool="gpu",
+            outcome=outcome,
+            cause=cause,
+            start=NINE + 3600 * number,
+            end=NINE + 3600 * number + 1800,
+            family="sweep",
+        )
+        for number in range(count)
+    ]
+
+
+def test_trials_that_fail_on_one_node_and_succeed_elsewhere_count_against_the_node() -> None:
+    failed = [*runs("A", 20, 0), *family_trials("A", RunOutcome.FAILED)]
+    good = [
+        replace(attempt, node=f"n{number}")
+        for number, attempt in enumerate(family_trials("", RunOutcome.SUCCEEDED))
+    ]
+    verdict = verdict_of("A", [*REST, *failed, *good])
+    assert (verdict.level, verdict.failures, verdict.attempts) == (Level.SUSPECT, 10, 30)
+    # Another job that failed there is a witness.
+    assert verdict_of("A", [*REST, *failed, *good, *runs("A", 0, 1)]).level is Level.BAD
+    # Trials that fail wherever they run speak against nobody.
+    bad = [
+        replace(attempt, job=f"sweep_{number + 20}", node=f"n{number}")
+        for number, attempt in enumerate(family_trials("", RunOutcome.FAILED))
+    ]
+    assert verdict_of("A", [*REST, *failed, *bad]).level is Level.OK
+
+
+def test_a_pool_of_two_halves_is_uneven_and_names_no_bad_node() -> None:
+    attempts = [attempt for number in range(10) for attempt in runs(f"w{number}", 28, 12)]
+    attempts += [attempt for number in range(10) for attempt in runs(f"g{number}", 39, 1)]
+    verdicts, _, _, (pool,) = judge(attempts, ClusterIndex())
+    assert not [verdict for verdict in verdicts if verdict.level is Level.BAD]
+    assert not [verdict for verdict in verdicts if verdict.suggestions]
+    assert pool.reason == (
+        "10 of 20 nodes fail 30 % of their jobs, the others 2 %: compare the two groups "
+        "(zone, image, driver, VM size) before blaming a node"
+    )
+    assert pool.worse == tuple(f"w{number}" for number in range(10))
+
+
+@pytest.mark.parametrize(("hours", "failures"), [(0.1, 3), (10.0, 0)])
+def test_an_event_of_a_pod_long_before_its_end_does_not_count_against_the_node(
+    hours: float, failures: int
+) -> None:
+    def lost(number: int) -> Attempt:
+        end = NINE + 86400 * (number + 1)
+        evidence = Evidence(
+            EvidenceSource.POD_EVENT, "NodeNotReady", "not ready", end - 3600 * hours
+        )
+        cause = Cause(CauseKind.NODE_LOST, "high", (evidence,), blames_node=True)
+        return replace(runs("odd", 0, 1, cause=cause)[0], job=f"job{number}", end=end)
+
+    verdict = verdict_of("odd", [*REST, *runs("odd", 5, 0), *map(lost, range(3))])
+    assert verdict.failures == failures

@@ -19,6 +19,7 @@ from arc_toolkit.diagnosis.formats.report_text import (
     restart_row,
     retried_text,
     route_text,
+    uneven_text,
 )
 from arc_toolkit.diagnosis.model import (
     Attempt,
@@ -96,6 +97,7 @@ def to_json(report: DiagnosisReport) -> str:
             ],
             "nodes": [_verdict(verdict) for verdict in report.verdicts],
             "incidents": _data(report.incidents),
+            "uneven_pools": _data(report.uneven_pools),
             "restarts": _data(report.restarts),
             "findings": [
                 {
@@ -192,6 +194,7 @@ def to_markdown(report: DiagnosisReport) -> str:
     parts = [
         _md_jobs(report),
         _md_incidents(report),
+        _md_uneven_pools(report),
         _md_nodes(report),
         _md_restarts(report),
         _md_findings(report),
@@ -256,6 +259,10 @@ def _md_incidents(report: DiagnosisReport) -> str:
         if lines
         else ""
     )
+
+
+def _md_uneven_pools(report: DiagnosisReport) -> str:
+    return "\n".join(f"- {_md(uneven_text(pool))}" for pool in report.uneven_pools[:MOST_ROWS])
 
 
 def _md_restarts(report: DiagnosisReport) -> str:

@@ -25,6 +25,7 @@ from arc_toolkit.diagnosis.formats.report_text import (
     route,
     span_text,
     summary,
+    uneven_text,
 )
 from arc_toolkit.diagnosis.judge.suggestions import anti_affinity
 from arc_toolkit.diagnosis.model import (
@@ -133,6 +134,7 @@ def page(report: DiagnosisReport) -> dict[str, Any]:
         "duration": times.duration,
         "group": group,
         "incident_where": incident_where,
+        "uneven_text": uneven_text,
         "kind": KINDS.__getitem__,
         "lasted": _duration,
         "node_text": node_text,

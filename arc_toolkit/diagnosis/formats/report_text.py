@@ -19,6 +19,7 @@ from arc_toolkit.diagnosis.model import (
     Level,
     Restart,
     RunOutcome,
+    UnevenPool,
     Verdict,
     Waiting,
     WaitingFor,
@@ -174,6 +175,18 @@ def incident_where(incident: Incident) -> str:
     return f"{count} {word} of {pool}"
 
 
+def uneven_text(pool: UnevenPool) -> str:
+    """`Pool gpu is uneven: 10 of 20 nodes ...`."""
+    name = f"Pool {printable(pool.pool)}" if pool.pool else "The pool"
+    return f"{name} is uneven: {printable(pool.reason)}"
+
+
+def names_text(nodes: Sequence[str]) -> str:
+    """The first of many nodes, and how many more there are."""
+    others = f" and {len(nodes) - MOST_AVOIDED} more" if len(nodes) > MOST_AVOIDED else ""
+    return ", ".join(map(printable, nodes[:MOST_AVOIDED])) + others
+
+
 def incident_text(incident: Incident) -> str:
     span, label = span_text(incident.start, incident.end), KINDS[incident.kind].label
     words = f": {printable(incident.reason)}" if incident.reason else ""
@@ -295,6 +308,7 @@ def overview(report: DiagnosisReport, style: Style = plain) -> str:
         _jobs(report, style),
         _restarts(report.restarts),
         _incidents(report),
+        _uneven_pools(report),
     ]
     parts += [_nodes(report, style), _suggestions(report, style), _findings(report), _rest(report)]
     return "\n\n".join(filter(None, parts)) or "nothing to report: no jobs and no nodes"
@@ -307,6 +321,7 @@ def detail(report: DiagnosisReport, style: Style = plain) -> str:
     parts += [
         _restarts(report.restarts),
         _incidents(report),
+        _uneven_pools(report),
         _nodes(report, style),
         _findings(report),
     ]
@@ -385,6 +400,13 @@ def _incidents(report: DiagnosisReport) -> str:
         "\n".join(["Incidents: many nodes at the same time, so no node is blamed", *lines])
         if lines
         else ""
+    )
+
+
+def _uneven_pools(report: DiagnosisReport) -> str:
+    return "\n".join(
+        f"{uneven_text(pool)}\n  fail more often: {names_text(pool.worse)}"
+        for pool in report.uneven_pools[:MOST_ROWS]
     )
 
 

@@ -1,58 +1,50 @@
 """Compares each node with the rest of its pool, by votes and episodes, corrected for many nodes.
 
-1. The failed votes, all and those of each kind without evidence, against the rest of the pool,
-   whose rate is only known as well as its votes allow (beta-binomial). If the rest differs more
-   between its nodes than by chance, the test allows for as much. A gang in which several ranks
-   failed first is a failure of each, but weighs less: by how much more likely it is if one of so
-   many suspects fails ten times as often. How large the sum of weights may be by chance follows
-   from the rest of the pool, for as many votes of jobs of the same size.
-2. The episodes of each kind by an exact test of rates: given how many the pool had, does this node
-   have too many?
-3. The p-value of a node is the smallest of its tests; the Benjamini-Hochberg procedure for discrete
-   tests, over all tests of all nodes, keeps the expected share of wrong names under the level.
-4. A node that runs very much may differ significantly by little, and one that runs very little by
-   two failures: it is bad only with three failed votes, and if it fails five times as often as the
-   rest, in all or in one kind; otherwise it is suspect.
-A pool with several bad nodes looks worse and more uneven than it is and hides them. So at first the
-most unusual nodes, at most a tenth of the pool, are set aside when the rest is estimated, and those
-that are not even suspect when compared with it come back. The other way, to begin with all and set
-aside what stands out, fails with five bad nodes in sixty.
+Votes are compared within strata (`node_votes.py`): the rate elsewhere is only known as well as its
+votes allow (beta-binomial), and the sum over all strata is compared with the failures that the node
+has. Episodes of each kind have an exact test of rates. The p-value of a node is the smallest of its
+tests; the Benjamini-Hochberg procedure for discrete tests keeps the share of wrong names small.
+
+Bad nodes make the rest look worse and more uneven than it is, and so hide each other. Therefore, if
+the nodes of a pool surely differ, the pool's rate is at first estimated without the group that
+fails most, cut off where two rates explain the votes best; then without the nodes that stand out,
+again and again until these are the same. If the rest still differs, the test allows for as much.
+If more than a third of a pool stands out, nobody can say which nodes are normal: no node is bad by
+comparison, and the pool is reported as uneven.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import log
 
-from arc_toolkit.diagnosis.judge.node_votes import FailedVote
+from arc_toolkit.diagnosis.judge.node_votes import Count
 from arc_toolkit.diagnosis.judge.statistics import (
     NEGLIGIBLE,
     Support,
-    beta_binomial_tail,
-    binomial_tail,
     discrete_benjamini_hochberg,
+    distribution,
+    distribution_of_sum,
     spread_of,
     tails,
-    weighted_tails,
 )
-from arc_toolkit.diagnosis.model import CauseKind
+from arc_toolkit.diagnosis.model import CauseKind, UnevenPool
 
 ANY_BAD_LEVEL = 0.003  # how often chance may make any node bad in a report without bad nodes
 BAD_LEVEL = 0.02  # the expected share of wrong names among those called bad
 SUSPECT_LEVEL = 0.10
+MAX_ROUNDS = 10
 LEAST_BAD_FAILURES = 3  # failed votes of a bad node
-LEAST_BAD_FACTOR = 5.0  # how much more often it fails than the rest, in all or in one kind
-LEAST_FACTOR_OF_ALL = 2.0  # and how much more often in all, if it is one kind
+LEAST_BAD_FACTOR = 5.0  # by which its odds of failing exceed those elsewhere
+LEAST_WITNESSES = 2
 LEAST_ELSEWHERE = 5  # votes on the rest of the pool; with fewer, nodes are not compared
 LEAST_FAILURES = 2  # one failure may be chance
-MOST_SET_ASIDE = 0.1  # of a pool
-ROUNDS = 4
 # Votes show every kind of bad node, so episodes get the smaller part of the allowed errors.
 EPISODE_FACTOR = 4
-FACTOR = 10  # how much more often a bad node is supposed to fail, for the weights
-STEPS = 3  # of weights, per unit of their logarithm
+NO_VOTES = Count(0, 0)
+UNEVEN_SHARE = 1 / 3  # of a pool that stands out
 
 
 @dataclass(slots=True)
@@ -60,14 +52,10 @@ class NodeCounts:
     """The compared figures: votes, episodes by kind, and all attempts, the exposure to episodes."""
 
     pool: str | None
-    failed: tuple[FailedVote, ...] = ()
-    sizes: Counter[int] = field(default_factory=Counter)  # all votes, by the size of the job
+    strata: Mapping[str, Count] = field(default_factory=dict)
     attempts: int = 0
     episodes: Mapping[CauseKind, int] = field(default_factory=dict)
-
-    @property
-    def votes(self) -> int:
-        return self.sizes.total()
+    witnesses: int = LEAST_WITNESSES  # families of the failed jobs, and the node if it has episodes
 
 
 @dataclass(slots=True)
@@ -76,66 +64,69 @@ class Comparison:
 
     p_value: float = 1.0
     rate: float | None = None  # of the votes of the rest of its pool
-    # and of failures of one kind
-    rates: dict[CauseKind | None, float] = field(default_factory=dict)
+    expected: float = 0.0  # failed votes, if the node were like the rest
     kind: CauseKind | None = None
     bad: bool = False
     suspect: bool = False
+    in_worse_group: bool = False  # of an uneven pool
     possible: list[Support] = field(default_factory=list)
 
 
-def compare(records: Mapping[str, NodeCounts]) -> dict[str, Comparison]:
-    """A comparison for each node that has something to be compared with."""
-    results = _round(records, frozenset(), allow_spread=False)
-    excluded = _most_unusual(
-        records, results, frozenset(name for name, result in results.items() if result.p_value < 1)
+@dataclass(slots=True)
+class PoolBaseline:
+    """The sums over a pool, without the nodes that stand out."""
+
+    nodes: int
+    strata: Mapping[str, Count]
+    votes: Count
+    attempts: int
+    episodes: Counter[CauseKind]
+    spread: float = 0.0  # between nodes, beyond chance
+
+
+def compare(records: Mapping[str, NodeCounts]) -> tuple[dict[str, Comparison], list[UnevenPool]]:
+    """A comparison for each node that has something to be compared with; pools that are uneven."""
+    pools: dict[str | None, dict[str, NodeCounts]] = {}
+    for name, record in records.items():
+        pools.setdefault(record.pool, {})[name] = record
+    # Bad nodes hide each other, so those that fail most are left out at first.
+    excluded = frozenset(
+        name
+        for pool in pools.values()
+        if _baseline(pool, ()).spread
+        for name in _worse_group(_votes(pool))
     )
-    for _ in range(ROUNDS):
-        results = _round(records, excluded, allow_spread=True)
-        still_excluded = excluded & _significant(results, SUSPECT_LEVEL)
-        if still_excluded == excluded:
+    for _ in range(MAX_ROUNDS):
+        results = _test_all(pools.values(), excluded)
+        suspect = _significant(results, SUSPECT_LEVEL)
+        if suspect == excluded:
             break
-        excluded = still_excluded
-    else:
-        results = _round(records, excluded, allow_spread=True)
-    bad = (
-        _significant(results, BAD_LEVEL)
-        if _significant(results, ANY_BAD_LEVEL)
-        else frozenset[str]()
-    )
-    suspect = _significant(results, SUSPECT_LEVEL)
+        excluded = suspect
+    uneven = [groups for pool in pools.values() if (groups := _uneven(pool, suspect))]
+    worse = frozenset(name for pool in uneven for name in pool.worse)
+    mostly_worse = {pool.pool for pool in uneven if len(pool.worse) > len(pool.better)}
+    any_bad = _significant(results, ANY_BAD_LEVEL)
+    bad = _significant(results, BAD_LEVEL) if any_bad else frozenset()
     for name, result in results.items():
-        result.bad = name in bad and _is_large(records[name], result)
-        result.suspect = name in suspect
-    return results
+        result.in_worse_group = name in worse
+        result.suspect = name in suspect and records[name].pool not in mostly_worse
+        result.bad = name in bad - worse and _is_large(records[name], result)
+    return results, uneven
 
 
 def _is_large(record: NodeCounts, result: Comparison) -> bool:
-    """Whether the difference matters, besides not being chance: in all failures or in one kind."""
+    """Whether the difference matters, besides not being chance."""
     if result.kind is not None or result.rate is None:
         return True
-    kinds = {
-        kind
-        for kind, rate in result.rates.items()
-        if _is_likelier(record, kind, rate, LEAST_BAD_FACTOR)
-    }
-    return len(record.failed) >= LEAST_BAD_FAILURES and (
-        None in kinds
-        or (bool(kinds) and _is_likelier(record, None, result.rate, LEAST_FACTOR_OF_ALL))
+    failures, trials = _sum(record.strata.values())
+    # In odds, with half a failure and half a success more, as for the rates elsewhere.
+    odds = (failures + 0.5) / (trials - failures + 0.5)
+    odds_elsewhere = result.expected / max(trials - result.expected, 0.5)
+    return (
+        failures >= LEAST_BAD_FAILURES
+        and odds >= LEAST_BAD_FACTOR * odds_elsewhere
+        and record.witnesses >= LEAST_WITNESSES
     )
-
-
-def _is_likelier(record: NodeCounts, kind: CauseKind | None, rate: float, factor: float) -> bool:
-    """Whether the node most likely fails so many times as often as the rest.
-
-    If it does, one of several suspects is the cause with a probability of factor / (suspects - 1 +
-    factor).
-    """
-    failed = [vote for vote in record.failed if kind is None or vote.kind is kind]
-    caused = sum(factor / (vote.suspects - 1 + factor) for vote in failed)
-    # In odds, with half a failure and half a success more, as for the rate of the rest.
-    odds = (caused + 0.5) / (max(0.0, record.votes - caused) + 0.5)
-    return len(failed) >= LEAST_BAD_FAILURES and odds >= factor * rate / (1 - rate)
 
 
 def _significant(results: Mapping[str, Comparison], level: float) -> frozenset[str]:
@@ -148,150 +139,150 @@ def _significant(results: Mapping[str, Comparison], level: float) -> frozenset[s
     return frozenset(name for name, fell in zip(tested, passed, strict=True) if fell)
 
 
-def _most_unusual(
-    records: Mapping[str, NodeCounts], results: Mapping[str, Comparison], passed: frozenset[str]
-) -> frozenset[str]:
-    """The worst of those that passed, at most a tenth of each pool."""
-    pools: dict[str | None, list[str]] = {}
-    for name, record in records.items():
-        pools.setdefault(record.pool, []).append(name)
-    chosen: list[str] = []
-    for names in pools.values():
-        worst = sorted(
-            (name for name in names if name in passed), key=lambda name: results[name].p_value
-        )
-        chosen += worst[: max(1, int(MOST_SET_ASIDE * len(names)))]
-    return frozenset(chosen)
-
-
-def _round(
-    records: Mapping[str, NodeCounts], excluded: frozenset[str], *, allow_spread: bool
+def _test_all(
+    pools: Iterable[Mapping[str, NodeCounts]], excluded: Collection[str]
 ) -> dict[str, Comparison]:
-    pools: dict[str | None, list[str]] = {}
-    for name, record in records.items():
-        pools.setdefault(record.pool, []).append(name)
-    result: dict[str, Comparison] = {}
-    for names in pools.values():
-        result.update(
-            _compare_pool({name: records[name] for name in names}, excluded, allow_spread)
+    """Each node against the nodes of its pool that are not excluded, and not against itself."""
+    results: dict[str, Comparison] = {}
+    for pool in pools:
+        baseline = _baseline(pool, excluded)
+        for name, record in pool.items():
+            included = record if name not in excluded else NodeCounts(record.pool)
+            result = results[name] = Comparison()
+            _test_votes(result, record, included, baseline)
+            _test_episodes(result, record, included, baseline)
+    return results
+
+
+def _baseline(pool: Mapping[str, NodeCounts], excluded: Collection[str]) -> PoolBaseline:
+    inside = [record for name, record in pool.items() if name not in excluded]
+    failures, trials, episodes = Counter[str](), Counter[str](), Counter[CauseKind]()
+    for record in inside:
+        episodes.update(record.episodes)
+        for stratum, count in record.strata.items():
+            failures[stratum] += count.failures
+            trials[stratum] += count.trials
+    strata = {stratum: Count(failures[stratum], trials[stratum]) for stratum in trials}
+    spread = spread_of(
+        (
+            *_sum(record.strata.values()),
+            sum(count.trials * _rate(strata[name]) for name, count in record.strata.items()),
         )
-    return result
-
-
-@dataclass(slots=True)
-class _PoolBaseline:
-    """The votes of a pool, without the nodes that are set aside."""
-
-    failed: Counter[FailedVote] = field(default_factory=Counter)
-    sizes: Counter[int] = field(default_factory=Counter)
-    spread: float = 0.0
-
-
-def _baseline_of(records: Iterable[NodeCounts], allow_spread: bool) -> _PoolBaseline:
-    baseline = _PoolBaseline()
-    counts = []
-    for record in records:
-        baseline.failed.update(record.failed)
-        baseline.sizes.update(record.sizes)
-        counts.append((sum(vote.suspects == 1 for vote in record.failed), record.votes))
-    if allow_spread:
-        single = sum(failures for failures, _ in counts)
-        baseline.spread = spread_of(counts, (single + 0.5) / (baseline.sizes.total() + 1))
-    return baseline
-
-
-def _compare_pool(
-    records: Mapping[str, NodeCounts], excluded: frozenset[str], allow_spread: bool
-) -> dict[str, Comparison]:
-    inside = {name: record for name, record in records.items() if name not in excluded}
-    baseline = _baseline_of(inside.values(), allow_spread)
-    votes, blame = baseline.sizes.total(), _blame(baseline.failed.elements())
-    soft = sorted({vote.kind for record in records.values() for vote in record.failed if vote.kind})
-    attempts = sum(record.attempts for record in inside.values())
-    kinds = sorted({kind for record in records.values() for kind in record.episodes})
-    episodes = {
-        kind: sum(record.episodes.get(kind, 0) for record in inside.values()) for kind in kinds
-    }
-    result = {}
-    for name, record in records.items():
-        comparison = Comparison()
-        own_counts = record if name in inside else NodeCounts(record.pool)
-        other_nodes = len(inside) - (name in inside)
-        if votes - own_counts.votes >= LEAST_ELSEWHERE:
-            # Half a failure more than observed: a pool without failures so far may still have some.
-            comparison.rate = (blame - _blame(own_counts.failed) + 0.5) / (
-                votes - own_counts.votes + 1
-            )
-            for kind in (None, *soft) if record.votes else ():
-                _test_votes(comparison, record, own_counts, baseline, kind)
-        for kind in kinds if other_nodes else ():
-            other_episodes = episodes[kind] - own_counts.episodes.get(kind, 0)
-            exposed = attempts - own_counts.attempts
-            share = max(
-                1 / (other_nodes + 1),
-                record.attempts / (exposed + record.attempts) if exposed else 0.0,
-            )
-            _test_episodes(comparison, kind, record.episodes.get(kind, 0), other_episodes, share)
-        result[name] = comparison
-    return result
-
-
-def _blame(failed: Iterable[FailedVote]) -> float:
-    """The number of failures, if each is shared among its suspects."""
-    return sum(1 / vote.suspects for vote in failed)
-
-
-def _weight(vote: FailedVote) -> int:
-    """How much more likely the failure is if this suspect fails ten times as often as others."""
-    return max(1, round(STEPS * log(1 + (FACTOR - 1) / vote.suspects)))
+        for record in inside
+    )
+    return PoolBaseline(
+        len(inside),
+        strata,
+        Count(failures.total(), trials.total()),
+        sum(record.attempts for record in inside),
+        episodes,
+        spread,
+    )
 
 
 def _test_votes(
-    comparison: Comparison,
-    record: NodeCounts,
-    own_counts: NodeCounts,
-    baseline: _PoolBaseline,
-    kind: CauseKind | None,
+    result: Comparison, record: NodeCounts, included: NodeCounts, baseline: PoolBaseline
 ) -> None:
-    """The failures of one kind, or all. `own_counts`: the part of the record inside the rest."""
-    other_failures = {
-        vote: number
-        for vote, number in (baseline.failed - Counter(own_counts.failed)).items()
-        if kind is None or vote.kind is kind
-    }
-    failed = [vote for vote in record.failed if kind is None or vote.kind is kind]
-    votes = baseline.sizes.total() - own_counts.votes
-    blame = sum(number / vote.suspects for vote, number in other_failures.items())
-    rate = comparison.rates[kind] = (blame + 0.5) / (votes + 1)
-    if all(vote.suspects == 1 for vote in (*failed, *other_failures)):
-        spread = baseline.spread + 1 / (votes + 2)
-        possible = tails(LEAST_FAILURES, record.votes, rate, spread)
-        p_value = beta_binomial_tail(len(failed), record.votes, rate, spread)
-    else:
-        expected = {_weight(FailedVote(kind)): 0.5 * record.votes / (votes + 1)}
-        for vote, number in other_failures.items():
-            other_votes = max(1, baseline.sizes[vote.size] - own_counts.sizes[vote.size])
-            weight = _weight(vote)
-            expected[weight] = (
-                expected.get(weight, 0.0) + number * record.sizes[vote.size] / other_votes
-            )
-        spread = 1 / (sum(other_failures.values()) + 0.5) + baseline.spread * record.votes / sum(
-            expected.values()
-        )
-        chances = weighted_tails(expected, 1 / spread)
-        possible = sorted({max(chance, NEGLIGIBLE) for chance in chances[1:]})
-        p_value = max(chances[min(sum(map(_weight, failed)), len(chances) - 1)], NEGLIGIBLE)
-    comparison.possible.append([(value, value) for value in possible])
-    if len(failed) >= LEAST_FAILURES:
-        comparison.p_value = min(comparison.p_value, p_value)
+    """`included`: the part of the record that the baseline has."""
+    failures, trials = _minus(baseline.votes, _sum(included.strata.values()))
+    if trials < LEAST_ELSEWHERE or not record.strata:
+        return
+    result.rate = (failures + 0.5) / (trials + 1)
+    chances = []
+    for stratum, count in record.strata.items():
+        elsewhere = _minus(baseline.strata.get(stratum, NO_VOTES), included.strata.get(stratum))
+        # Half a failure more than observed: without failures so far there may still be some.
+        rate = (elsewhere.failures + 0.5) / (elsewhere.trials + 1)
+        spread = baseline.spread + 1 / (elsewhere.trials + 2)
+        chances.append(distribution(count.trials, rate, spread))
+        result.expected += count.trials * rate
+    p_values = [max(value, NEGLIGIBLE) for value in tails(distribution_of_sum(chances))]
+    result.possible.append([(value, value) for value in reversed(p_values[LEAST_FAILURES:])])
+    failed = _sum(record.strata.values()).failures
+    if failed >= LEAST_FAILURES:
+        result.p_value = p_values[failed] if failed < len(p_values) else NEGLIGIBLE
 
 
 def _test_episodes(
-    comparison: Comparison, kind: CauseKind, episodes: int, other_episodes: int, share: float
+    result: Comparison, record: NodeCounts, included: NodeCounts, baseline: PoolBaseline
 ) -> None:
-    possible = tails(LEAST_FAILURES, episodes + other_episodes, share)
-    comparison.possible.append([(EPISODE_FACTOR * p_value, p_value) for p_value in possible])
-    if episodes >= LEAST_FAILURES:
-        p_value = EPISODE_FACTOR * binomial_tail(episodes, episodes + other_episodes, share)
-        if p_value < comparison.p_value:
-            comparison.p_value, comparison.kind = p_value, kind
+    other_nodes = baseline.nodes - (included is record)
+    if not other_nodes:
+        return
+    exposed = baseline.attempts - included.attempts
+    share = record.attempts / (exposed + record.attempts) if exposed else 0.0
+    share = max(1 / (other_nodes + 1), share)
+    for kind in sorted({*baseline.episodes, *record.episodes}):
+        episodes = record.episodes.get(kind, 0)
+        total = episodes + baseline.episodes[kind] - included.episodes.get(kind, 0)
+        chances = tails(distribution(total, share))
+        p_values = [(EPISODE_FACTOR * chance, chance) for chance in chances[LEAST_FAILURES:]]
+        result.possible.append(p_values[::-1])
+        if episodes >= LEAST_FAILURES:
+            p_value = EPISODE_FACTOR * (
+                chances[episodes] if episodes < len(chances) else NEGLIGIBLE
+            )
+            if p_value < result.p_value:
+                result.p_value, result.kind = p_value, kind
+
+
+def _votes(pool: Mapping[str, NodeCounts]) -> dict[str, Count]:
+    return {name: _sum(record.strata.values()) for name, record in pool.items() if record.strata}
+
+
+def _uneven(pool: Mapping[str, NodeCounts], suspect: Collection[str]) -> UnevenPool | None:
+    """The pool's two groups, if too many of its nodes stand out for a verdict about one."""
+    votes = _votes(pool)
+    worse = [name for name in votes if name in suspect]
+    better = [name for name in votes if name not in suspect]
+    if len(worse) < 2 or not better or len(worse) <= UNEVEN_SHARE * len(votes):
+        return None
+    worse_rate, better_rate = (
+        _rate(_sum(votes[name] for name in names)) for names in (worse, better)
+    )
+    reason = (
+        f"{len(worse)} of {len(votes)} nodes fail {100 * worse_rate:.0f} % of their jobs, the "
+        f"others {100 * better_rate:.0f} %: compare the two groups (zone, image, driver, VM size) "
+        "before blaming a node"
+    )
+    name = next(iter(pool.values())).pool
+    return UnevenPool(name, tuple(worse), tuple(better), worse_rate, better_rate, reason)
+
+
+def _worse_group(votes: Mapping[str, Count]) -> list[str]:
+    """The nodes that fail most, cut off where two rates explain the votes best.
+
+    >>> _worse_group({"a": Count(9, 30), "b": Count(1, 30), "c": Count(8, 30)})
+    ['a', 'c']
+    """
+    order = sorted(votes, key=lambda name: -_rate(votes[name]))
+    total = _sum(votes.values())
+    best, size, head = float("-inf"), 0, NO_VOTES
+    for place, name in enumerate(order[:-1], 1):
+        head = _sum((head, votes[name]))
+        likelihood = _log_likelihood(head) + _log_likelihood(_minus(total, head))
+        if likelihood > best:
+            best, size = likelihood, place
+    return order[:size]
+
+
+def _log_likelihood(count: Count) -> float:
+    """Of the votes, at the rate that they show."""
+    parts = (count.failures, count.trials - count.failures)
+    return sum(part * log(part / count.trials) for part in parts if part)
+
+
+def _sum(counts: Iterable[Count]) -> Count:
+    failures = trials = 0
+    for count in counts:
+        failures += count.failures
+        trials += count.trials
+    return Count(failures, trials)
+
+
+def _rate(count: Count) -> float:
+    return count.failures / count.trials
+
+
+def _minus(total: Count, part: Count | None) -> Count:
+    return Count(total.failures - part.failures, total.trials - part.trials) if part else total

@@ -2,7 +2,8 @@
 
 One NotReady is normal: ordinary failures leave one too. So an episode alone convicts no node. It
 counts if it holds at the end of the data, or if a node has significantly more of them than its pool
-(`comparison.py`).
+(`comparison.py`). What a job printed about its node is a symptom too, but the words of one job
+family alone convict no node: another family, the node or its kernel has to say so too.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from arc_toolkit.diagnosis.assemble.node_signals import (
 from arc_toolkit.diagnosis.judge.node_votes import NodeVotes
 from arc_toolkit.diagnosis.model import Attempt, CauseKind, Evidence, EvidenceSource
 from arc_toolkit.diagnosis.read.cluster_index import ClusterIndex
+from arc_toolkit.diagnosis.read.gpu_messages import XID_REASONS
 from arc_toolkit.diagnosis.signals import KINDS
 
 KINDS_OF_NODES = (
@@ -41,12 +43,16 @@ _CAUSED_BY_LOAD = frozenset({CauseKind.NODE_MEMORY, CauseKind.NODE_PRESSURE, Cau
 
 @dataclass(frozen=True, slots=True)
 class Symptom:
-    """One piece of evidence against a node. `is_ongoing`: the node object still shows it."""
+    """One piece of evidence against a node. `is_ongoing`: the node object still shows it.
+
+    `family`: the job family that printed it, if neither the node nor its kernel says so.
+    """
 
     node: str
     kind: CauseKind
     evidence: Evidence
     is_ongoing: bool = False
+    family: str = ""
 
 
 @dataclass(slots=True)
@@ -69,6 +75,11 @@ class Episode:
     @property
     def is_ongoing(self) -> bool:
         return any(symptom.is_ongoing for symptom in self.symptoms)
+
+    @property
+    def is_direct(self) -> bool:
+        """Proof against the node while it holds."""
+        return KINDS[self.lead.kind].direct
 
 
 def _significance(evidence: Evidence) -> int:
@@ -105,7 +116,10 @@ def symptoms(
                 evidence = Evidence(signal.source, signal.reason, signal.message, since)
                 result.append(Symptom(node.name, signal.kind, evidence, is_ongoing=True))
     return [
-        item for item in result if not _is_over(item, cluster) and not _is_explained(item, cluster)
+        item
+        for item in result
+        if (item.is_ongoing or not is_of_former_vm(item.node, item.evidence.time, cluster))
+        and not _is_explained(item, cluster)
     ]
 
 
@@ -113,27 +127,38 @@ def _attempt_symptoms(attempts: Sequence[Attempt], hopeless: frozenset[str]) -> 
     result = []
     for attempt in attempts:
         cause = attempt.cause
-        if (
-            cause is None
-            or not cause.blames_node
-            or cause.confidence == "low"
-            or not cause.evidence
-        ):
+        if cause is None or not cause.blames_node or not cause.evidence or not attempt.node:
             continue
-        if attempt.node and not attempt.node_truncated and cause.kind in KINDS_OF_NODES:
-            if attempt.job in hopeless and cause.kind in _CAUSED_BY_LOAD:
-                continue
+        is_own = attempt.job in hopeless and cause.kind in _CAUSED_BY_LOAD
+        is_sure = cause.confidence != "low" and not attempt.node_truncated
+        if is_sure and not is_own and cause.kind in KINDS_OF_NODES:
             first = cause.evidence[0]
             if first.time is None and attempt.end is not None:
                 first = Evidence(first.source, first.reason, first.message, attempt.end)
-            result.append(Symptom(attempt.node, cause.kind, first))
+            family = (attempt.family or attempt.job) if _is_of_the_job(first) else ""
+            result.append(Symptom(attempt.node, cause.kind, first, family=family))
     return result
 
 
-def _is_over(symptom: Symptom, cluster: ClusterIndex) -> bool:
-    """It was on another VM."""
-    cut, time = cluster.vm_replaced_at.get(symptom.node), symptom.evidence.time
-    return not symptom.is_ongoing and cut is not None and time is not None and time < cut
+def _is_of_the_job(evidence: Evidence) -> bool:
+    """Its words; a line of the kernel's log is not, wherever it was printed."""
+    return evidence.source is EvidenceSource.LOG and evidence.reason not in XID_REASONS
+
+
+def witnessed(episodes: Sequence[Episode]) -> list[Episode]:
+    """Those of a node that it reports itself, or all if several job families do."""
+    families = {symptom.family for episode in episodes for symptom in episode.symptoms} - {""}
+    return [
+        episode
+        for episode in episodes
+        if len(families) > 1 or any(not symptom.family for symptom in episode.symptoms)
+    ]
+
+
+def is_of_former_vm(node: str | None, time: float | None, cluster: ClusterIndex) -> bool:
+    """Whether it was on the VM that had the name before."""
+    replaced = cluster.vm_replaced_at.get(node) if node else None
+    return replaced is not None and time is not None and time < replaced
 
 
 def _is_explained(symptom: Symptom, cluster: ClusterIndex) -> bool:
@@ -224,12 +249,8 @@ def _is_repaired(lead: Symptom, last: float, cluster: ClusterIndex) -> bool:
     if lead.evidence.source is EvidenceSource.POD_STATUS:
         return rebooted or cluster.fewer_devices.get(lead.node) is False
     check = signals.CONDITION_OF_EVENT.get(reason, reason)
-    passes = (
-        [row for row in node.conditions if signals.condition_name(row.type) == check]
-        if node
-        else []
-    )
-    return rebooted or (bool(passes) and check != "XIDErrors")
+    conditions = {signals.condition_name(row.type) for row in node.conditions} if node else set()
+    return rebooted or (check in conditions and check != "XIDErrors")
 
 
 def _is_back(name: str, last: float | None, cluster: ClusterIndex) -> bool:

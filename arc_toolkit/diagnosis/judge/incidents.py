@@ -10,7 +10,6 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
 from typing import NamedTuple
 
 from arc_toolkit.diagnosis.judge.statistics import poisson_tail
@@ -54,45 +53,41 @@ class IncidentMap:
 
     incidents: list[Incident] = field(default_factory=list)
     pools: dict[str, str | None] = field(default_factory=dict)  # of every known node
-    windows: dict[str | None, list[tuple[float, float]]] = field(default_factory=dict)  # by pool
 
     def covers(self, node: str, time: float | None) -> bool:
         """Whether trouble of the node at that time belongs to an incident of its pool."""
-        spans = self.windows.get(self.pools.get(node), ())
-        return time is not None and any(start <= time <= end for start, end in spans)
+        pool = self.pools.get(node)
+        return time is not None and any(
+            incident.start - BEFORE_SECONDS <= time <= incident.end + AFTER_SECONDS
+            and any(self.pools.get(other) == pool for other in incident.nodes)
+            for incident in self.incidents
+        )
 
     def stays_down(
         self, node: str, since: float | None, down: frozenset[str], now: float | None
     ) -> bool:
         """Whether the node is still down long after an incident in which most others came back."""
-        for incident in self.incidents:
-            if (
-                node in incident.nodes
-                and since is not None
-                and incident.start - BEFORE_SECONDS <= since
-            ):
-                back = len([name for name in incident.nodes if name not in down])
-                late = now is not None and now - incident.start > STILL_DOWN_SECONDS
-                if (
-                    since <= incident.end + AFTER_SECONDS
-                    and late
-                    and 2 * back > len(incident.nodes)
-                ):
-                    return True
-        return False
+        if since is None or now is None:
+            return False
+        return any(
+            node in incident.nodes
+            and incident.start - BEFORE_SECONDS <= since <= incident.end + AFTER_SECONDS
+            and now - incident.start > STILL_DOWN_SECONDS
+            and 2 * len(down.intersection(incident.nodes)) < len(incident.nodes)
+            for incident in self.incidents
+        )
 
 
 def find(
     troubles: Iterable[TroubleEvent], pools: dict[str, str | None], cluster: ClusterIndex
 ) -> IncidentMap:
     """All incidents by time. `pools` has every known node with its pool."""
-    sizes: dict[str | None, int] = {}
-    for pool in pools.values():
-        sizes[pool] = sizes.get(pool, 0) + 1
+    sizes = Counter(pools.values())
     groups: dict[tuple[str | None, CauseKind], list[TroubleEvent]] = {}
     for trouble in troubles:
         groups.setdefault((pools.get(trouble.node), trouble.kind), []).append(trouble)
-    span = _span(trouble for group in groups.values() for trouble in group)
+    times = [trouble.time for group in groups.values() for trouble in group]
+    span = max(times) - min(times) if times else 0.0
     bursts = [
         incident
         for (pool, kind), group in groups.items()
@@ -109,22 +104,10 @@ def find(
         else:
             merged.append(incident)
     merged.sort(key=lambda incident: incident.start)
-    windows: dict[str | None, list[tuple[float, float]]] = {}
     for place, incident in enumerate(merged):
-        touched = {pools.get(node) for node in incident.nodes}
-        for pool in touched:
-            windows.setdefault(pool, []).append(
-                (incident.start - BEFORE_SECONDS, incident.end + AFTER_SECONDS)
-            )
-        merged[place] = replace(
-            _describe(incident, cluster), pool_size=sum(sizes[pool] for pool in touched)
-        )
-    return IncidentMap(merged, pools, windows)
-
-
-def _span(troubles: Iterable[TroubleEvent]) -> float:
-    times = [trouble.time for trouble in troubles]
-    return max(times) - min(times) if times else 0.0
+        size = sum(sizes[pool] for pool in {pools.get(node) for node in incident.nodes})
+        merged[place] = replace(_describe(incident, cluster), pool_size=size)
+    return IncidentMap(merged, pools)
 
 
 def _bursts(
@@ -144,23 +127,14 @@ def _bursts(
         ):
             windows.append((first, last, count))
     crowds = _join_spans((first, last) for first, last, _ in windows)
-    begins, ends = [begin for begin, _ in crowds], [end for _, end in crowds]
-    # marks beyond the first of each crowd
-    repeated = [0, *accumulate(end - begin for begin, end in crowds)]
     usual = max(span - 2 * NEAR_SECONDS, WINDOW_SECONDS) / WINDOW_SECONDS  # windows at other times
 
     def is_unusual(first: int, last: int, failures: int) -> bool:
-        near = (
-            bisect_left(times, times[first] - NEAR_SECONDS),
-            bisect_right(times, times[last] + NEAR_SECONDS),
-        )
-        distant = len(troubles) - (near[1] - near[0])
+        begin = bisect_left(times, times[first] - NEAR_SECONDS)
+        end = bisect_right(times, times[last] + NEAR_SECONDS)
+        distant = len(troubles) - (end - begin)
         # Trouble of many nodes at once is one event there too: an incident may come again.
-        distant -= (
-            repeated[bisect_left(ends, near[0])]
-            + repeated[-1]
-            - repeated[bisect_left(begins, near[1])]
-        )
+        distant -= sum(to - start for start, to in crowds if to < begin or start >= end)
         return poisson_tail(failures, distant / usual) < CHANCE
 
     return [

@@ -1,17 +1,13 @@
-"""The votes of attempts on their nodes: one per node and job family, against broken sweeps.
+"""The votes of attempts on their nodes: one per node and job, counted by job family.
 
-A vote is a failure if at least half of what the family did on the node counts as one. These count:
-- failures whose cause blames the node, and failures without any evidence (on spot VMs they count
-  as evictions);
-- errors of the job's own process if the same job then succeeded elsewhere: a broken GPU looks like
-  that.
-Of a gang only the rank that failed first votes, or each of those that ended first at once, as one
-of so many suspects. Several failures of a node within minutes are one. If there is no evidence and
-the jobs never succeeded, those within an hour are one, and those whose names differ only in a
-number, if no job of that name succeeded: they may be trials of a broken sweep that do not name
-their parent. A job that failed on two or more nodes without any evidence against them (a gang: on
-three or more), or a family that failed on many of its nodes, has a problem of its own and does not
-vote.
+A vote is a failure if at least half of what the job did on the node counts as one: its cause blames
+the node; there is no evidence (on spot VMs it counts as an eviction); or the job's own process
+failed and the same job then succeeded elsewhere, as with a broken GPU.
+
+Votes are kept by stratum, and `comparison.py` compares nodes within each. A sweep or a pipeline is
+a stratum of its own: ten trials that fail here and succeed elsewhere are ten failures of the node,
+and a sweep that fails everywhere says nothing about any node. The other jobs of a pool, with equally
+many pods, are one stratum.
 """
 
 from __future__ import annotations
@@ -19,16 +15,17 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from arc_toolkit.diagnosis.assemble.log_evidence import NOTICED
 from arc_toolkit.diagnosis.assemble.node_signals import TAKEN_AWAY
 from arc_toolkit.diagnosis.model import Attempt, CauseKind, EvidenceSource, RunOutcome
+from arc_toolkit.diagnosis.times import explains_end
 
 MIN_NODES_FAILS_EVERYWHERE = 3
-NODES_OF_A_FLAKY_JOB = 2
-SHARE_OF_A_FLAKY_FAMILY = 0.3  # of the nodes on which it ran, and at least three of them
+MIN_NODES_NEVER_SUCCEEDED = 2  # without evidence against them
+FAILED_SHARE_OF_BROKEN_FAMILY = 0.3  # of its votes
 SAME_FAILURE_SECONDS = 600
 # jobs that never succeeded and fail one after the other may be the same one
 SAME_JOBS_SECONDS = 3600
@@ -46,12 +43,9 @@ class Failure(NamedTuple):
     suspects: int = 1
 
 
-class FailedVote(NamedTuple):
-    """`kind`: of the cause, without evidence against the node. `size`: pods, a power of 2."""
-
-    kind: CauseKind | None
-    suspects: int = 1
-    size: int = 1
+class Count(NamedTuple):
+    failures: int
+    trials: int
 
 
 @dataclass(slots=True)
@@ -59,49 +53,72 @@ class NodeVotes:
     """What is counted for one node."""
 
     pool: str | None = None
-    failed: list[FailedVote] = field(default_factory=list)
-    sizes: Counter[int] = field(default_factory=Counter)  # votes by the number of pods of their job
+    strata: dict[str, Count] = field(default_factory=dict)  # votes by family, or by size of the job
+    blame: float = 0.0  # the failures, each shared among its suspects
+    families: int = 0  # of the jobs that failed
+    merged: int = 0  # more failures at the same time as a counted one
     named: int = 0  # all attempts that ran here
     older: int = 0  # of them, on the VM that had the name before
-    left_out: int = 0  # of jobs that fail on many nodes
+    left_out: int = 0  # of families that fail on many nodes
     good: list[float] = field(default_factory=list)  # when attempts succeeded
     running: list[float] = field(default_factory=list)  # when those that run now started
 
     @property
     def votes(self) -> int:
-        return self.sizes.total()
+        return sum(count.trials for count in self.strata.values())
 
     @property
     def failures(self) -> int:
-        return round(sum(1 / vote.suspects for vote in self.failed))
+        return round(self.blame)
 
 
 @dataclass(slots=True)
 class _Vote:
+    """What one job, or a family that ran on no other node, did on one node."""
+
+    node: str
+    job: str
+    family: str
+    size: int = 1  # pods of the job, a power of 2
     failures: int = 0
     successes: int = 0
-    time: float | None = None
-    kind: CauseKind | None = None  # of the last failure, if there is no evidence against the node
+    start: float | None = None  # of the last failure
+    time: float | None = None  # its end
     suspects: int = 1
-    size: int = 1
-    # And the job never succeeded: its name, without a final number if no such name did.
+    # No evidence, and the job never succeeded: its name, without a final number if no such name did.
     doubtful: str = ""
+    stratum: str = ""
+
+    @property
+    def is_failure(self) -> bool:
+        return 2 * self.failures >= self.failures + self.successes
 
 
 def count(
-    attempts: Sequence[Attempt], is_older: Reject, in_incident: Reject, excluded: frozenset[str]
+    attempts: Sequence[Attempt], is_older: Reject, in_incident: Reject
 ) -> dict[str, NodeVotes]:
-    """The votes by node, without older VMs, failures in an incident, and `excluded` jobs."""
-    result: dict[str, NodeVotes] = {}
+    """The votes by node, without those of older VMs and failures in an incident.
+
+    A sweep of 3 trials that fail on node A, and are tried again and succeed on node B:
+
+        A: strata {"sweep": Count(failures=3, trials=3)}
+        B: strata {"sweep": Count(failures=0, trials=3)}
+    """
+    nodes: dict[str, NodeVotes] = {}
     votes: dict[tuple[str, str], _Vote] = {}
     good: set[str] = set()
     sizes = _sizes(attempts)
+
+    def vote_of(attempt: Attempt) -> _Vote:
+        key = attempt.node or "", attempt.job
+        if key not in votes:
+            votes[key] = _Vote(*key, attempt.family or attempt.job, sizes.get(attempt.job, 1))
+        return votes[key]
+
     for attempt in attempts:
         if attempt.node is None or attempt.node_truncated:
             continue
-        node = result.get(attempt.node)
-        if node is None:
-            node = result[attempt.node] = NodeVotes(pool=attempt.pool)
+        node = nodes.setdefault(attempt.node, NodeVotes(pool=attempt.pool))
         node.named += 1
         if is_older(attempt):
             node.older += 1
@@ -109,76 +126,79 @@ def count(
             good |= {attempt.job, NUMBER.sub("", attempt.job)}
             if (moment := attempt.end or attempt.start) is not None:
                 node.good.append(moment)
-            if attempt.job in excluded:
-                node.left_out += 1
-            else:
-                vote = votes.setdefault((attempt.node, _family(attempt)), _Vote())
-                vote.successes += 1
-                vote.size = max(vote.size, sizes.get(attempt.job, 1))
+            vote_of(attempt).successes += 1
         elif attempt.outcome is RunOutcome.RUNNING and attempt.start is not None:
             node.running.append(attempt.start)
-        elif attempt.job in excluded:
-            node.left_out += 1
     for failure, suspects in failures(attempts):
-        if (
-            failure.node is None
-            or failure.job in excluded
-            or is_older(failure)
-            or in_incident(failure)
-        ):
+        if is_older(failure) or in_incident(failure):
             continue
-        vote = votes.setdefault((failure.node, _family(failure)), _Vote())
+        vote = vote_of(failure)
         vote.suspects = min(vote.suspects, suspects) if vote.failures else suspects
-        vote.size = max(vote.size, sizes.get(failure.job, 1))
         vote.failures += 1
-        vote.time = failure.end
-        vote.kind = failure.cause.kind if failure.cause and not failure.cause.blames_node else None
-        if vote.kind and failure.job not in good:
+        vote.start, vote.time, vote.doubtful = failure.start, failure.end, ""
+        if failure.cause and not failure.cause.blames_node and failure.job not in good:
             stem = NUMBER.sub("", failure.job)
             vote.doubtful = failure.job if stem in good else stem
-        else:
-            vote.doubtful = ""
-    flaky = _flaky_families(votes)
+    families: dict[str, list[_Vote]] = {}
+    for vote in votes.values():
+        families.setdefault(vote.family, []).append(vote)
     by_node: dict[str, list[_Vote]] = {}
-    for (name, family), vote in votes.items():
-        if family in flaky:
-            result[name].left_out += vote.failures + vote.successes
+    for family in families.values():
+        if _is_broken(family):
+            for vote in family:
+                nodes[vote.node].left_out += vote.failures + vote.successes
         else:
-            by_node.setdefault(name, []).append(vote)
-    for name, votes_of_node in by_node.items():
-        failed = [
-            vote for vote in votes_of_node if 2 * vote.failures >= vote.failures + vote.successes
-        ]
-        separate = _separate(failed)
-        result[name].failed = [FailedVote(vote.kind, vote.suspects, vote.size) for vote in separate]
-        result[name].sizes = Counter(vote.size for vote in separate)
-        result[name].sizes.update(
-            vote.size
-            for vote in votes_of_node
-            if 2 * vote.failures < vote.failures + vote.successes
-        )
-    return result
+            for vote in _in_strata(family):
+                by_node.setdefault(vote.node, []).append(vote)
+    for name, node_votes in by_node.items():
+        _add_up(nodes[name], node_votes)
+    return nodes
+
+
+def _is_broken(family: Sequence[_Vote]) -> bool:
+    """Whether it failed on several nodes and too often to blame them, or never succeeded."""
+    failed = [vote for vote in family if vote.failures]
+    nodes = len({vote.node for vote in failed})
+    blame = sum(1 / vote.suspects for vote in failed)
+    if all(vote.doubtful for vote in family):
+        return min(nodes, blame) >= MIN_NODES_NEVER_SUCCEEDED
+    is_often = blame > FAILED_SHARE_OF_BROKEN_FAMILY * len(family)
+    return is_often and min(nodes, blame) >= MIN_NODES_FAILS_EVERYWHERE
+
+
+def _in_strata(family: list[_Vote]) -> list[_Vote]:
+    """With their stratum: the family, or the size of a single job or a family on one node."""
+    if len({vote.job for vote in family}) > 1:
+        if len({vote.node for vote in family}) > 1:
+            return [replace(vote, stratum=vote.family, doubtful="") for vote in family]
+        last = max(family, key=lambda vote: (vote.failures > 0, vote.time or 0.0))
+        failed, good = sum(vote.failures for vote in family), sum(vote.successes for vote in family)
+        family = [replace(last, failures=failed, successes=good, start=None)]
+    return [replace(vote, stratum=f"jobs of {vote.size}") for vote in family]
+
+
+def _add_up(node: NodeVotes, votes: Sequence[_Vote]) -> None:
+    failed = [vote for vote in votes if vote.is_failure]
+    separate = _separate(failed)
+    trials = Counter(vote.stratum for vote in votes if not vote.is_failure)
+    trials.update(vote.stratum for vote in separate)
+    failures = Counter(vote.stratum for vote in separate)
+    node.strata = {stratum: Count(failures[stratum], trials[stratum]) for stratum in trials}
+    node.blame = sum(1 / vote.suspects for vote in separate)
+    node.families = len({vote.family for vote in separate})
+    node.merged = len(failed) - len(separate)
 
 
 def failures(attempts: Sequence[Attempt]) -> Iterator[Failure]:
     """The attempts whose failure counts for their node."""
-    failed = {attempt.job for attempt in attempts if attempt.cause is not None}
-    jobs: dict[str, dict[int, list[Attempt]]] = {}
+    ended: dict[tuple[str, int], list[Attempt]] = {}
     for attempt in attempts:
-        if attempt.job in failed and attempt.node and not attempt.node_truncated:
-            jobs.setdefault(attempt.job, {}).setdefault(attempt.number, []).append(attempt)
-    for numbers in jobs.values():
-        first = [suspects for ranks in numbers.values() if (suspects := first_to_fail(ranks))]
-        hard = [suspects for suspects in first if _is_blamed(suspects[0])]
-        soft = [
-            suspects
-            for suspects in first
-            if not _is_blamed(suspects[0]) and _may_be_the_node(suspects[0])
-        ]
-        gang = any(len(ranks) > 1 for ranks in numbers.values())
-        most = MIN_NODES_FAILS_EVERYWHERE if gang else NODES_OF_A_FLAKY_JOB
-        counted = hard if len({suspects[0].node for suspects in soft}) >= most else hard + soft
-        yield from (Failure(rank, len(suspects)) for suspects in counted for rank in suspects)
+        if attempt.cause and attempt.node and not attempt.node_truncated:
+            ended.setdefault((attempt.job, attempt.number), []).append(attempt)
+    for ranks in ended.values():
+        suspects = first_to_fail(ranks)
+        if suspects and (_is_blamed(suspects[0]) or _may_be_the_node(suspects[0])):
+            yield from (Failure(rank, len(suspects)) for rank in suspects)
 
 
 def first_to_fail(ranks: Sequence[Attempt]) -> list[Attempt]:
@@ -210,8 +230,12 @@ def _may_be_the_node(root: Attempt) -> bool:
 
 
 def _is_blamed(attempt: Attempt) -> bool:
-    """There is evidence against the node."""
-    return attempt.cause is not None and attempt.cause.blames_node
+    """There is evidence against the node, and not an event of the pod from long before its end."""
+    cause = attempt.cause
+    if cause is None or not cause.blames_node or not cause.evidence:
+        return cause is not None and cause.blames_node
+    first = cause.evidence[0]
+    return first.source is not EvidenceSource.POD_EVENT or explains_end(first.time, attempt.end)
 
 
 def _was_asked_to_stop(attempt: Attempt) -> bool:
@@ -227,28 +251,18 @@ def _was_asked_to_stop(attempt: Attempt) -> bool:
     )
 
 
-def _flaky_families(votes: dict[tuple[str, str], _Vote]) -> frozenset[str]:
-    counts: dict[str, list[float]] = {}
-    for (_, family), vote in votes.items():
-        total = counts.setdefault(family, [0, 0])
-        total[0] += 1 / vote.suspects if vote.failures else 0
-        total[1] += 1
-    return frozenset(
-        family
-        for family, (failed, nodes) in counts.items()
-        if failed >= MIN_NODES_FAILS_EVERYWHERE and failed > SHARE_OF_A_FLAKY_FAMILY * nodes
-    )
-
-
-def _separate(failed: list[_Vote]) -> list[_Vote]:
+def _separate(failed: Sequence[_Vote]) -> list[_Vote]:
     """Of those that may belong together the one with the fewest suspects."""
     result = [vote for vote in failed if vote.time is None]
     before, names = float("-inf"), {""}
     dated = ((vote.time, vote.doubtful, vote) for vote in failed if vote.time is not None)
     for time, name, vote in sorted(dated, key=lambda item: item[:2]):
-        if time - before > (SAME_JOBS_SECONDS if name else SAME_FAILURE_SECONDS) and (
-            not name or name not in names
-        ):
+        if name:
+            is_new = time - before > SAME_JOBS_SECONDS and name not in names
+        else:
+            started_later = vote.start is not None and vote.start > before
+            is_new = started_later or time - before > SAME_FAILURE_SECONDS
+        if is_new:
             result.append(vote)
         elif result and vote.suspects < result[-1].suspects:
             result[-1] = vote
@@ -266,53 +280,36 @@ def _sizes(attempts: Sequence[Attempt]) -> dict[str, int]:
     return {job: 1 << (len(names) - 1).bit_length() for job, names in ranks.items()}
 
 
-def failed_on_many_nodes(attempts: Sequence[Attempt]) -> frozenset[str]:
-    """Jobs that failed in three or more attempts, each on another node, perhaps by themselves.
+class WidespreadJobs(NamedTuple):
+    """Jobs that failed in three or more attempts, each on another node, perhaps by themselves."""
 
-    Of a gang only one node counts per attempt, that of the rank that failed first.
-    """
-    first: dict[str, dict[int, Attempt]] = {}
+    all: frozenset[str]
+    hopeless: frozenset[str]  # those that did not succeed in the end
+
+
+def widespread_jobs(attempts: Sequence[Attempt]) -> WidespreadJobs:
+    """Of a gang only one node counts per attempt, that of the rank that failed first."""
+    failed: dict[str, dict[int, list[Attempt]]] = {}
     for attempt in attempts:
-        failed = attempt.outcome is RunOutcome.FAILED
-        if failed and attempt.cause and attempt.node and attempt.cause.kind not in TAKEN_AWAY:
-            by_number = first.setdefault(attempt.job, {})
-            first_failure = by_number.get(attempt.number)
-            if first_failure is None or _end_moment(attempt) < _end_moment(first_failure):
-                by_number[attempt.number] = attempt
-    return frozenset(
+        is_failed = attempt.outcome is RunOutcome.FAILED and attempt.node
+        if is_failed and attempt.cause and attempt.cause.kind not in TAKEN_AWAY:
+            failed.setdefault(attempt.job, {}).setdefault(attempt.number, []).append(attempt)
+    widespread = frozenset(
         job
-        for job, by_number in first.items()
-        if len({attempt.node for attempt in by_number.values()}) >= MIN_NODES_FAILS_EVERYWHERE
+        for job, numbers in failed.items()
+        if len({min(ranks, key=_end_moment).node for ranks in numbers.values()})
+        >= MIN_NODES_FAILS_EVERYWHERE
     )
-
-
-def never_succeeded(attempts: Sequence[Attempt], widespread: frozenset[str]) -> frozenset[str]:
-    """Those of the jobs that did not succeed in the end."""
-    ends: dict[str, tuple[int, bool]] = {}
-    for attempt in attempts:
-        if attempt.job in widespread:
-            number, good = ends.get(attempt.job, (-1, False))
-            if attempt.number > number:
-                number, good = attempt.number, True
-            if attempt.number == number:
-                ends[attempt.job] = number, good and attempt.outcome is RunOutcome.SUCCEEDED
-    return frozenset(job for job, (_, good) in ends.items() if not good)
-
-
-def excluded_jobs(
-    attempts: Sequence[Attempt], widespread: frozenset[str], hopeless: frozenset[str]
-) -> frozenset[str]:
-    """The jobs that failed on many nodes, except gangs that succeeded in the end."""
-    gangs = {
-        attempt.job
-        for attempt in attempts
-        if attempt.rank is not None and attempt.job in widespread
+    tries = [attempt for attempt in attempts if attempt.job in widespread]
+    last = {
+        attempt.job: attempt.number for attempt in sorted(tries, key=lambda attempt: attempt.number)
     }
-    return hopeless | (widespread - gangs)
-
-
-def _family(attempt: Attempt) -> str:
-    return attempt.family or attempt.job
+    hopeless = frozenset(
+        attempt.job
+        for attempt in tries
+        if attempt.number == last[attempt.job] and attempt.outcome is not RunOutcome.SUCCEEDED
+    )
+    return WidespreadJobs(widespread, hopeless)
 
 
 def _end_moment(attempt: Attempt) -> float:

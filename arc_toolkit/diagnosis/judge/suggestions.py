@@ -8,92 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 
-from arc_toolkit.diagnosis import signals
 from arc_toolkit.diagnosis.model import Level, Suggestion, Verdict
-from arc_toolkit.diagnosis.read.gpu_messages import XID_REASONS, GpuProof
 from arc_toolkit.kube.labels import name_problem
+from arc_toolkit.resources import data_file
 
 MOST_CORDONED = 0.1  # of a pool, but at least one node
 
-# What to look at, by the reason string that made the node bad.
-_LOOKS = {
-    "memory: do the requests of all pods and the system reservation fit on the node?": (
-        "SystemOOM",
-    ),
-    "kubelet and network: what stopped the node's heartbeat?": (
-        "NodeNotReady",
-        "NodeLost",
-        "Ready",
-        *sorted(signals.LOST_TAINTS),
-    ),
-    "kernel and host: why did it reboot?": ("Rebooted",),
-    "hardware: the platform reported a fatal error; replace the VM": ("CperHardwareErrorFatal",),
-    "disk: a file system becomes read-only if the disk fails or the file system is damaged": (
-        "ReadonlyFilesystem",
-        "Ext4Error",
-        "IOError",
-        "XfsShutdown",
-    ),
-    "disk: the file system is damaged; replace the VM": (
-        "FilesystemCorruptionProblem",
-        "FilesystemCorruptionDetected",
-        "CorruptDockerOverlay2",
-    ),
-    "kernel: processes hang in it; a reboot rarely helps for long": (
-        "KernelDeadlock",
-        "KernelOops",
-        "TaskHung",
-    ),
-    "GPU: `nvidia-smi -q` and `dmesg | grep Xid` on the node; "
-    "a GPU that stays broken needs a new VM": (
-        "GPUMissing",
-        "XIDErrors",
-        "NVLinkStatusInactive",
-        "GPUClockThrottling",
-        GpuProof.HARDWARE,
-        *sorted(XID_REASONS),
-    ),
-    "GPU driver and device plugin: does `nvidia-smi` work on the node, "
-    "and does the plugin's pod on it run?": (
-        "UnexpectedAdmissionError",
-        "UnhealthyNvidiaDevicePlugin",
-        "StartError",
-        "RunContainerError",
-        "CreateContainerError",
-        "ContainerCannotRun",
-        GpuProof.DRIVER,
-        GpuProof.MISSING,
-    ),
-    "InfiniBand: `ibstat` and the port counters on the node; "
-    "a link that stays down or flaps needs a new VM": ("IBLinkFlapping",),
-    "container runtime: containerd's log on the node (`journalctl -u containerd`), "
-    "its disk and its memory": (
-        "ContainerRuntimeProblem",
-        "ContainerRuntimeIsDown",
-        "ContainerRuntimeUnhealthy",
-        "FrequentContainerdRestart",
-        "FrequentDockerRestart",
-        "PLEGUnhealthy",
-    ),
-    "kubelet: its log on the node (`journalctl -u kubelet`)": (
-        "KubeletProblem",
-        "KubeletIsDown",
-        "KubeletUnhealthy",
-        "FrequentKubeletRestart",
-    ),
-    "network of the node: its network plugin, routes and name resolution": (
-        "NetworkUnavailable",
-        "FrequentUnregisterNetDevice",
-        "DNSProblem",
-        "PodIPProblem",
-    ),
-}
-LOOK = {str(reason): look for look, reasons in _LOOKS.items() for reason in reasons}
 LOOK_AT_FAULT = "its events and conditions: they report this fault"
 LOOK_AT_ALL = (
     "its events, conditions and other pods: nothing else shows why more fails here than elsewhere"
 )
+
+
+@cache
+def looks() -> dict[str, str]:
+    """data/node_checks.csv: what to look at, by the reason string that made the node bad."""
+    import csv
+
+    with data_file("node_checks.csv").open(encoding="utf-8", newline="") as stream:
+        return {row["reason"]: row["look"] for row in csv.DictReader(stream)}
 
 
 def add(verdicts: Sequence[Verdict], leads: Mapping[str, str]) -> list[Verdict]:
@@ -107,13 +42,12 @@ def add(verdicts: Sequence[Verdict], leads: Mapping[str, str]) -> list[Verdict]:
             pools.setdefault(verdict.pool, []).append(verdict)
     cordoned: set[str] = set()
     for members in pools.values():
-        bad = [verdict for verdict in members if verdict.level is Level.BAD]
-        bad.sort(
-            key=lambda verdict: (verdict.node not in leads, verdict.p_value or 1.0, verdict.node)
+        worst = sorted(
+            (verdict.node not in leads, verdict.p_value or 1.0, verdict.node)
+            for verdict in members
+            if verdict.level is Level.BAD
         )
-        cordoned.update(
-            verdict.node for verdict in bad[: max(1, int(MOST_CORDONED * len(members)))]
-        )
+        cordoned |= {node for *_, node in worst[: max(1, int(MOST_CORDONED * len(members)))]}
     result = []
     for verdict in verdicts:
         if verdict.level is Level.BAD:
@@ -142,7 +76,7 @@ def node_suggestions(
     `crowd`: what to do instead of cordoning it, if too much of its pool is bad.
     """
     look = Suggestion(
-        f"look at {LOOK.get(lead_reason, LOOK_AT_FAULT) if lead_reason else LOOK_AT_ALL}"
+        f"look at {looks().get(lead_reason, LOOK_AT_FAULT) if lead_reason else LOOK_AT_ALL}"
     )
     if name_problem(node):  # only a valid node name goes into a command
         return (look,)

@@ -5,25 +5,27 @@
    about a node.
 3. `bad` means: a fault holds at the end of the data; or the node fails significantly more votes
    (`node_votes.py`), or has significantly more episodes (`episodes.py`), than the rest of its pool
-   (`comparison.py`); or it has three episodes within a week and no pool to compare it with.
+   (`comparison.py`); or it has three episodes within a week and no pool to compare it with. What
+   only the jobs of one family say is never enough.
 4. `suspect` is the same at a weaker level, or three episodes within 12 hours without a good attempt
    in between, or pressure that holds now. An episode that is over is `recovered` once attempts have
    succeeded since.
 
 The end of the data, "now", is the newest time in it: of attempts, events, node conditions and
-heartbeats. docs/diagnose.md has the figures that scripts/bench verdicts measures.
+heartbeats. docs/verdicts.md has the figures that scripts/bench verdicts measures.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from arc_toolkit.diagnosis.judge import comparison, episodes, incidents, node_votes, suggestions
 from arc_toolkit.diagnosis.judge.comparison import Comparison, NodeCounts
 from arc_toolkit.diagnosis.judge.episodes import Episode, Symptom
-from arc_toolkit.diagnosis.judge.incidents import IncidentMap, TroubleEvent
+from arc_toolkit.diagnosis.judge.incidents import LEAST_SHARE, IncidentMap, TroubleEvent
 from arc_toolkit.diagnosis.judge.node_votes import NodeVotes
 from arc_toolkit.diagnosis.judge.statistics import excluded_rate, wilson
 from arc_toolkit.diagnosis.model import (
@@ -32,11 +34,11 @@ from arc_toolkit.diagnosis.model import (
     Evidence,
     Incident,
     Level,
+    UnevenPool,
     Verdict,
     WaitingFor,
 )
 from arc_toolkit.diagnosis.read.cluster_index import ClusterIndex
-from arc_toolkit.diagnosis.signals import KINDS
 from arc_toolkit.text import plural
 
 OK_BELOW = 0.30  # `ok` excludes a failure rate above this: 9 good votes do
@@ -68,25 +70,36 @@ class NodeCase:
         )
         return tuple(evidence)[-MOST_EVIDENCE:]
 
+    @property
+    def proofs(self) -> list[Episode]:
+        """The episodes that count against the node by themselves."""
+        return [item for item in episodes.witnessed(self.episodes) if item.is_direct]
+
     def good_since(self, moment: float | None) -> int:
         return len([end for end in self.votes.good if moment is None or end > moment])
 
 
-def judge(
-    attempts: Sequence[Attempt], cluster: ClusterIndex
-) -> tuple[list[Verdict], frozenset[str], list[Incident]]:
-    """A verdict for every known node, worst first; jobs that fail everywhere; and incidents."""
-    widespread = node_votes.failed_on_many_nodes(attempts)
-    hopeless = node_votes.never_succeeded(attempts, widespread)
-    excluded = node_votes.excluded_jobs(attempts, widespread, hopeless)
+class Judgement(NamedTuple):
+    """Verdicts worst first, jobs that fail everywhere, incidents, and pools that are uneven."""
+
+    verdicts: list[Verdict]
+    hopeless: frozenset[str]
+    incidents: list[Incident]
+    uneven_pools: list[UnevenPool]
+
+
+def judge(attempts: Sequence[Attempt], cluster: ClusterIndex) -> Judgement:
+    """A verdict for every known node, from all attempts."""
+    widespread, hopeless = node_votes.widespread_jobs(attempts)
     symptoms = episodes.symptoms(attempts, cluster, hopeless)
-    incident_map = _incidents(attempts, symptoms, cluster, excluded)
+    incident_map = _incidents(attempts, symptoms, cluster, widespread)
     now = _newest_time(attempts, cluster)
     votes = node_votes.count(
         attempts,
-        is_older=lambda attempt: _is_older(attempt, cluster),
+        is_older=lambda attempt: episodes.is_of_former_vm(
+            attempt.node, attempt.end or attempt.start, cluster
+        ),
         in_incident=lambda attempt: incident_map.covers(attempt.node or "", _moment(attempt)),
-        excluded=excluded,
     )
     down = frozenset(symptom.node for symptom in symptoms if symptom.is_ongoing)
     grouped = episodes.group(symptoms, lambda symptom: _belongs(symptom, incident_map, down, now))
@@ -97,17 +110,17 @@ def judge(
         )
         for name in names
     }
-    compared = comparison.compare({name: _record(case) for name, case in cases.items()})
+    compared, uneven = comparison.compare({name: _record(case) for name, case in cases.items()})
     for name, case in cases.items():
         case.comparison = compared.get(name)
-    _mark_again_and_again(cases.values())
-    _mark_stuck(cases, attempts)
+    _mark_unlike_pool(cases, attempts)
     judged = [_verdict(case, cluster, now) for case in cases.values()]
     leads = {verdict.node: lead for verdict, lead in judged if lead}
     order = list(Level)
     verdicts = [verdict for verdict, _ in judged]
     verdicts.sort(key=lambda verdict: (order.index(verdict.level), -verdict.failures, verdict.node))
-    return suggestions.add(verdicts, leads), hopeless, incident_map.incidents
+    verdicts = suggestions.add(verdicts, leads)
+    return Judgement(verdicts, hopeless, incident_map.incidents, uneven)
 
 
 def _newest_time(attempts: Sequence[Attempt], cluster: ClusterIndex) -> float | None:
@@ -121,14 +134,6 @@ def _moment(attempt: Attempt) -> float | None:
     cause = attempt.cause
     time = cause.evidence[0].time if cause and cause.blames_node and cause.evidence else None
     return attempt.end if time is None else time
-
-
-def _is_older(attempt: Attempt, cluster: ClusterIndex) -> bool:
-    """It ran on the VM that had the name before."""
-    if not cluster.vm_replaced_at or attempt.node not in cluster.vm_replaced_at:
-        return False
-    moment = attempt.end or attempt.start
-    return moment is not None and moment < cluster.vm_replaced_at[attempt.node]
 
 
 def _incidents(
@@ -167,19 +172,29 @@ def _belongs(
 
 def _record(case: NodeCase) -> NodeCounts:
     # Pressure is mostly made by jobs: it holds now, or it is one failure among others.
-    kinds = Counter(item.lead.kind for item in case.episodes if KINDS[item.lead.kind].direct)
+    kinds = Counter(item.lead.kind for item in case.proofs)
     votes = case.votes
     return NodeCounts(
-        votes.pool, tuple(votes.failed), votes.sizes, votes.named - votes.older, kinds
+        votes.pool,
+        votes.strata,
+        votes.named - votes.older,
+        kinds,
+        votes.families + bool(kinds),
     )
 
 
 def _verdict(case: NodeCase, cluster: ClusterIndex, now: float | None) -> tuple[Verdict, str]:
     """The verdict, and the reason string that decided, if one did."""
     place, votes, compared = cluster.node_place(case.name), case.votes, case.comparison
+    level, reason, episode = _level(case, cluster, now)
+    if votes.left_out:
+        attempts = plural(votes.left_out, "attempt")
+        reason += f"; {attempts} of jobs that failed on many nodes left out"
+    if votes.older:
+        reason += f"; {votes.older} older not counted, they were on another VM"
     verdict = Verdict(
         node=case.name,
-        level=Level.NOT_ENOUGH_DATA,
+        level=level,
         pool=votes.pool or place.pool,
         failures=votes.failures,
         attempts=votes.votes,
@@ -187,21 +202,13 @@ def _verdict(case: NodeCase, cluster: ClusterIndex, now: float | None) -> tuple[
         pool_rate=compared.rate if compared else None,
         p_value=compared.p_value if compared and compared.possible else None,
         evidence=case.evidence,
+        reason=reason,
         since=cluster.vm_replaced_at.get(case.name) if votes.older else None,
         spot=place.spot,
         vm_instance=place.vm_instance,
         gone=cluster.is_gone(case.name),
     )
-    level, reason, episode = _level(case, cluster, now)
-    if votes.left_out:
-        reason += (
-            f"; {plural(votes.left_out, 'attempt')} of jobs that failed on many nodes left out"
-        )
-    if votes.older:
-        reason += f"; {votes.older} older not counted, they were on another VM"
-    return replace(
-        verdict, level=level, reason=reason
-    ), episode.lead.evidence.reason if episode else ""
+    return verdict, episode.lead.evidence.reason if episode else ""
 
 
 def _level(
@@ -211,7 +218,7 @@ def _level(
     present = [
         item for item in case.episodes if episodes.is_present(item, cluster, case.votes, now)
     ]
-    direct = [item for item in present if KINDS[item.lead.kind].direct]
+    direct = [item for item in case.proofs if item in present]
     last = case.episodes[-1] if case.episodes else None
     compared = case.comparison
     if direct:
@@ -221,42 +228,29 @@ def _level(
     if last and _is_recurrent(case):
         return Level.BAD, f"{len(case.episodes)} times: {_text(last)}", last
     if present:
-        return Level.SUSPECT, _text(present[-1]), present[-1]
+        reason = _text(present[-1])
+        if present[-1].is_direct:  # with a witness it would be a proof
+            reason += "; only one job or family says so"
+        return Level.SUSPECT, reason, present[-1]
     if last and case.recent_repeats:
-        return (
-            Level.SUSPECT,
-            f"{case.recent_repeats} times within 12 h, and nothing succeeded in between: "
-            f"{_text(last)}",
-            last,
-        )
+        often = f"{case.recent_repeats} times within 12 h, and nothing succeeded in between"
+        return Level.SUSPECT, f"{often}: {_text(last)}", last
     if compared and compared.suspect:
         reason, episode = _difference(case, compared)
         return Level.SUSPECT, f"{reason}; it may be chance", episode
     if case.stuck >= LEAST_STUCK_JOBS:
-        return (
-            Level.SUSPECT,
-            f"{case.stuck} jobs wait for their sandbox on it, and nothing starts there",
-            None,
-        )
-    if last:
-        if good := case.good_since(last.last):
-            return (
-                Level.RECOVERED,
-                f"recovered, {plural(good, 'good attempt')} since {_text(last)}",
-                last,
-            )
-        if _is_up_again(case.episodes, cluster, now):
-            return (
-                Level.RECOVERED,
-                f"recovered: ready again, but without a good attempt since {_text(last)}",
-                last,
-            )
-        return (
-            Level.NOT_ENOUGH_DATA,
-            f"over, but no attempt has succeeded since: {_text(last)}",
-            last,
-        )
-    return *_verdict_without_evidence(case), None
+        reason = f"{case.stuck} jobs wait for their sandbox on it, and nothing starts there"
+        return Level.SUSPECT, reason, None
+    if last is None:
+        return *_level_by_votes(case), None
+    if good := case.good_since(last.last):
+        reason = f"recovered, {plural(good, 'good attempt')} since {_text(last)}"
+        return Level.RECOVERED, reason, last
+    if _is_up_again(case.episodes, cluster, now):
+        reason = f"recovered: ready again, but without a good attempt since {_text(last)}"
+        return Level.RECOVERED, reason, last
+    reason = f"over, but no attempt has succeeded since: {_text(last)}"
+    return Level.NOT_ENOUGH_DATA, reason, last
 
 
 def _is_up_again(
@@ -265,13 +259,8 @@ def _is_up_again(
     """A node that was lost, once in half a day, is ready and has been for a while."""
     lead, last = node_episodes[-1].lead, node_episodes[-1].last
     node = cluster.nodes.get(lead.node)
-    if (
-        lead.kind is not CauseKind.NODE_LOST
-        or node is None
-        or not node.ready
-        or last is None
-        or now is None
-    ):
+    is_ready = lead.kind is CauseKind.NODE_LOST and node is not None and node.ready
+    if not is_ready or last is None or now is None:
         return False
     before = node_episodes[-2].last if len(node_episodes) > 1 else None
     return now - last >= UP_AGAIN_SECONDS and (
@@ -279,41 +268,37 @@ def _is_up_again(
     )
 
 
-def _mark_stuck(cases: Mapping[str, NodeCase], attempts: Sequence[Attempt]) -> None:
-    """Counts jobs that wait for their sandbox where nothing else starts, unlike in the pool."""
+def _mark_unlike_pool(cases: Mapping[str, NodeCase], attempts: Sequence[Attempt]) -> None:
+    """What a node and few others of its pool have: many episodes, and jobs that do not start."""
+    sizes = Counter(case.votes.pool for case in cases.values())
+
+    def few(names: Collection[str]) -> list[NodeCase]:
+        counts = Counter(cases[name].votes.pool for name in names)
+        usual = {pool for pool in counts if counts[pool] > max(1, LEAST_SHARE * sizes[pool])}
+        return [cases[name] for name in names if cases[name].votes.pool not in usual]
+
+    repeats = {name: number for name, case in cases.items() if (number := _recent_repeats(case))}
+    for case in few(repeats):
+        case.recent_repeats = repeats[case.name]
     waiting: dict[str, list[Attempt]] = {}
     for attempt in attempts:
-        if (
-            attempt.node
-            and attempt.node in cases
-            and attempt.waiting
-            and attempt.waiting.kind is WaitingFor.SANDBOX
-        ):
+        cause = attempt.waiting.kind if attempt.waiting else None
+        if attempt.node and attempt.node in cases and cause is WaitingFor.SANDBOX:
             waiting.setdefault(attempt.node, []).append(attempt)
-    sizes = Counter(case.votes.pool for case in cases.values())
-    stuck = Counter(cases[name].votes.pool for name in waiting)
-    for name, waiting_attempts in waiting.items():
-        pool = cases[name].votes.pool
-        first = min(
-            (attempt.start for attempt in waiting_attempts if attempt.start is not None),
-            default=None,
-        )
-        if first is None or stuck[pool] > max(1, comparison.MOST_SET_ASIDE * sizes[pool]):
-            continue
-        if not any(start > first for start in cases[name].votes.running) and not cases[
-            name
-        ].good_since(first):
-            cases[name].stuck = len({attempt.family or attempt.job for attempt in waiting_attempts})
+    for case in few(waiting):
+        starts = [item.start for item in waiting[case.name] if item.start is not None]
+        if starts and max((*case.votes.good, *case.votes.running), default=0.0) <= min(starts):
+            case.stuck = len({item.family or item.job for item in waiting[case.name]})
 
 
-def _verdict_without_evidence(case: NodeCase) -> tuple[Level, str]:
+def _level_by_votes(case: NodeCase) -> tuple[Level, str]:
     votes, compared = case.votes, case.comparison
     if not votes.votes:
-        return (
-            Level.NOT_ENOUGH_DATA,
-            "no attempt on it counts" if votes.named else "no attempt ran on it",
-        )
-    limit = excluded_rate(votes.failures, votes.votes)
+        reason = "no attempt on it counts" if votes.named else "no attempt ran on it"
+        return Level.NOT_ENOUGH_DATA, reason
+    if compared and compared.in_worse_group:
+        return Level.NOT_ENOUGH_DATA, f"{_share(votes)}; its pool is uneven"
+    limit = excluded_rate(votes.failures + votes.merged, votes.votes + votes.merged)
     if limit >= OK_BELOW or (compared and compared.p_value < UNUSUAL):
         return Level.NOT_ENOUGH_DATA, _share(votes)
     text = f"{votes.votes} good jobs exclude"
@@ -324,25 +309,9 @@ def _verdict_without_evidence(case: NodeCase) -> tuple[Level, str]:
     return Level.OK, f"{text} a failure rate above {100 * limit:.0f} %"
 
 
-def _mark_again_and_again(cases: Iterable[NodeCase]) -> None:
-    """Nodes with three episodes within 12 hours, unless much of their pool has that."""
-    pools: dict[str | None, list[NodeCase]] = {}
-    for case in cases:
-        pools.setdefault(case.votes.pool, []).append(case)
-    for members in pools.values():
-        counts = [_recent_repeats(case) for case in members]
-        if sum(map(bool, counts)) <= max(1, comparison.MOST_SET_ASIDE * len(members)):
-            for case, count in zip(members, counts, strict=True):
-                case.recent_repeats = count
-
-
 def _recent_repeats(case: NodeCase) -> int:
     """How many of the newest episodes fell within 12 hours and no good attempt; 0 if too few."""
-    ends = [
-        item.last
-        for item in case.episodes
-        if item.last is not None and KINDS[item.lead.kind].direct
-    ]
+    ends = [item.last for item in case.episodes if item.last is not None and item.is_direct]
     good = max((end for end in case.votes.good if ends and end <= ends[-1]), default=0.0)
     recent = [end for end in ends if end > good and ends[-1] - end <= AGAIN_AND_AGAIN_SECONDS]
     return len(recent) if len(recent) >= RECURRENT_EPISODES else 0
@@ -352,11 +321,7 @@ def _is_recurrent(case: NodeCase) -> bool:
     """Three episodes within a week, and no pool that could tell whether that is usual."""
     if case.comparison is not None and case.comparison.possible:
         return False
-    ends = [
-        item.last
-        for item in case.episodes
-        if item.last is not None and KINDS[item.lead.kind].direct
-    ]
+    ends = [item.last for item in case.proofs if item.last is not None]
     return any(
         later - earlier <= RECURRENT_SECONDS
         for earlier, later in zip(ends, ends[RECURRENT_EPISODES - 1 :], strict=False)
@@ -375,12 +340,8 @@ def _share(votes: NodeVotes) -> str:
 def _difference(case: NodeCase, compared: Comparison) -> tuple[str, Episode | None]:
     """In what a node differs from its pool."""
     if compared.kind is None:
-        return (
-            f"{_share(case.votes)}; {100 * (compared.rate or 0):.0f} % on the rest of its pool",
-            None,
-        )
-    same_kind = [episode for episode in case.episodes if episode.lead.kind is compared.kind]
-    return (
-        f"{len(same_kind)} times, more than the rest of its pool: {_text(same_kind[-1])}",
-        same_kind[-1],
-    )
+        rate = f"{100 * (compared.rate or 0):.0f} % on the rest of its pool"
+        return f"{_share(case.votes)}; {rate}", None
+    same_kind = [episode for episode in case.proofs if episode.lead.kind is compared.kind]
+    often, last = f"{len(same_kind)} times, more than the rest of its pool", same_kind[-1]
+    return f"{often}: {_text(last)}", last

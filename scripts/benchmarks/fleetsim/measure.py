@@ -109,6 +109,7 @@ class Result:
     either: Score = field(default_factory=Score)  # bad or suspect
     plain: Score = field(default_factory=Score)
     knowing: Score = field(default_factory=Score)
+    uneven: int = 0  # reports that call a pool uneven
     called_ok: int = 0  # bad nodes that are said to be good
     cordon: int = 0
     most_cordoned: float = 0.0  # the largest share of a pool in any report
@@ -123,9 +124,18 @@ class Result:
 
     def shortfalls(self) -> list[str]:
         """Which of the demanded figures do not hold."""
+        name, found = self.scenario.name, list[str]()
+        if self.scenario.vary:
+            for what, got, wanted in (
+                ("named", self.bad.recall, 0.6),
+                ("named or suspect", self.either.recall, 0.85),
+            ):
+                if got is not None and got < wanted:
+                    found.append(f"{name}: {got:.2f} of the bad nodes are {what}, not {wanted}")
+            if self.bad.wrong_per_report > 0.1:
+                found.append(f"{name}: {self.bad.wrong_per_report:.2f} wrong names per report")
         if not self.full_size:
-            return []
-        name, found = self.scenario.name, []
+            return found
         if self.bad.precision is not None and self.bad.precision < 0.9:
             found.append(
                 f"{name}: precision of bad is {self.bad.precision:.2f}, at least 0.9 is demanded"
@@ -170,6 +180,7 @@ def measure(scenario: Scenario, seeds: Iterable[int], with_tool: bool = True) ->
         result.exist.update(truth.values())
         result.called_ok += len(answer.ok & truth.keys())
         result.cordon += len(answer.cordon)
+        result.uneven += answer.uneven
         sizes = Counter(snapshot.pool_of.values())
         cordoned = Counter(
             snapshot.pool_of[node] for node in answer.cordon if node in snapshot.pool_of

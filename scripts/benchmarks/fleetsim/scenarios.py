@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from random import Random
 from typing import Any
 
 
@@ -76,6 +77,7 @@ class Scenario:
     zone_outage_at: float | None = None
     zone_outage_lasts: bool = False  # it still lasts when the picture is taken
     events_kept_hours: float | None = None  # None: a recorder kept all of them
+    vary: Callable[[Scenario, Random], Scenario] | None = None  # another cluster for each seed
 
 
 CPU = Pool("cpu", 40, "41770210", "Standard_D32s_v5")
@@ -252,6 +254,65 @@ def one_user(**change: Any) -> Scenario:
     return replace(replace(scenario, flaky_share=0.05), **change)
 
 
+CROWDED = Pool("a100", 20, "11874420", "Standard_NC24ads_A100_v4", gpu=True, bad_rate=0.3)
+
+
+def _one_pool(size: int, bad: tuple[Style, ...], jobs_per_node: int) -> dict[str, Any]:
+    jobs = size * jobs_per_node
+    return {
+        "pools": (replace(CROWDED, size=size),),
+        "bad": bad,
+        "jobs": jobs,
+        "sweeps": jobs // 300,
+        "broken_sweeps": jobs // 800,
+        "pipelines": jobs // 300,
+        "broken_pipelines": 0,
+    }
+
+
+def _draw_crowded(scenario: Scenario, rng: Random) -> Scenario:
+    size = rng.randint(8, 40)
+    bad = max(1, int(rng.uniform(0.1, 0.3) * size))
+    styles = tuple(rng.choices(ONE_OF_EACH, k=bad))
+    return replace(scenario, **_one_pool(size, styles, rng.randint(20, 60)))
+
+
+def _draw_healthy(scenario: Scenario, rng: Random) -> Scenario:
+    return replace(_draw_crowded(scenario, rng), bad=())
+
+
+def crowded(**change: Any) -> Scenario:
+    """A pool of 8 to 40 nodes, 10 to 30 % of them bad: 30 % of 20 to 60 jobs per node fail there, 2 % elsewhere."""
+    scenario = Scenario("crowded", "10 to 30 % of a pool is bad", (CROWDED,), vary=_draw_crowded)
+    return replace(scenario, **change)
+
+
+def healthy(**change: Any) -> Scenario:
+    """The same pools without any bad node: every name is wrong."""
+    scenario = Scenario("healthy", "small pools, none is bad", (CROWDED,), vary=_draw_healthy)
+    return replace(replace(scenario, bad=()), **change)
+
+
+def two_of_ten(**change: Any) -> Scenario:
+    """Ten nodes with 40 jobs each. One kills 30 % of its processes, one lets them exit with 1."""
+    figures = _one_pool(10, (Style.SILENT, Style.GPU_EXIT), 40)
+    return replace(Scenario("two-of-ten", "2 of 10 nodes are bad", **figures), **change)
+
+
+def four_of_twenty(**change: Any) -> Scenario:
+    """Twenty nodes with 40 jobs each. Four fail 30 % of them: two silently, two with NotReady or SystemOOM."""
+    bad = (Style.SILENT, Style.GPU_EXIT, Style.FLAP, Style.SYSTEM_OOM)
+    scenario = Scenario("four-of-twenty", "4 of 20 nodes are bad", **_one_pool(20, bad, 40))
+    return replace(scenario, **change)
+
+
+def half_bad(**change: Any) -> Scenario:
+    """Half of 20 nodes fail 30 % of 40 jobs each: the report says that the pool is uneven and names nobody."""
+    bad = (Style.SILENT,) * 5 + (Style.GPU_EXIT,) * 5
+    scenario = Scenario("half-bad", "10 of 20 nodes are bad", **_one_pool(20, bad, 40))
+    return replace(scenario, **change)
+
+
 SCENARIOS: tuple[Callable[..., Scenario], ...] = (
     base,
     no_bad,
@@ -272,4 +333,9 @@ SCENARIOS: tuple[Callable[..., Scenario], ...] = (
     churn,
     one_user,
     small,
+    crowded,
+    healthy,
+    two_of_ten,
+    four_of_twenty,
+    half_bad,
 )

@@ -15,6 +15,7 @@ class Answer:
     suspect: frozenset[str]
     ok: frozenset[str]
     cordon: frozenset[str]  # nodes for which a command to cordon or drain is given
+    uneven: bool = False  # a pool has two groups, and which node is bad is left open
 
 
 NOTHING = Answer(frozenset(), frozenset(), frozenset(), frozenset())
@@ -24,7 +25,8 @@ def diagnose(snapshot: Snapshot) -> Answer:
     facts = ClusterFacts(
         pods=snapshot.pods, nodes=snapshot.nodes, events=snapshot.events, nodes_complete=True
     )
-    verdicts = report.build([], [facts]).verdicts
+    built = report.build([], [facts])
+    verdicts = built.verdicts
 
     def at(level: str) -> frozenset[str]:
         return frozenset(verdict.node for verdict in verdicts if str(verdict.level) == level)
@@ -37,4 +39,5 @@ def diagnose(snapshot: Snapshot) -> Answer:
             for item in verdict.suggestions
         )
     )
-    return Answer(at("bad"), at("suspect"), at("ok"), cordon)
+    uneven = bool(built.uneven_pools)
+    return Answer(at("bad"), at("suspect"), at("ok"), cordon, uneven)

@@ -71,8 +71,9 @@ class Snapshot:
 
 class World:
     def __init__(self, scenario: Scenario, seed: int) -> None:
-        self.scenario = scenario
         self.rng = Random(f"{scenario.name}/{seed}")
+        self.scenario = scenario.vary(scenario, self.rng) if scenario.vary else scenario
+        scenario = self.scenario
         self.diary = Diary(self.rng)
         self.end = scenario.days * DAY
         self.now = 0.0
