@@ -209,6 +209,7 @@ def _finish(
                 cause=draft.cause,
                 waiting=draft.waiting,
                 family=family,
+                memory_limit=draft.pod.memory_limit if draft.pod else 0,
                 sources=draft.sources,
                 notes=draft.notes,
             )

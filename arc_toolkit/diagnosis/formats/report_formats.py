@@ -10,16 +10,16 @@ from arc_toolkit.diagnosis.formats.report_text import (
     JOB_COLUMNS,
     NODE_COLUMNS,
     RESTART_COLUMNS,
-    attempts_text,
-    causes_text,
     evidence_text,
     incident_text,
     interval_text,
+    job_cells,
+    job_rows,
     levels_text,
     restart_row,
     retried_text,
-    route_text,
 )
+from arc_toolkit.diagnosis.job_card import GroupedJobs, JobCard, job_cards, job_groups
 from arc_toolkit.diagnosis.model import (
     Attempt,
     Cause,
@@ -34,7 +34,7 @@ from arc_toolkit.diagnosis.model import (
     Verdict,
     Waiting,
 )
-from arc_toolkit.diagnosis.report import NAMED_LEVELS, attempts_by_job, is_troubled, levels
+from arc_toolkit.diagnosis.report import NAMED_LEVELS, attempts_by_job, levels
 from arc_toolkit.output import json_document
 from arc_toolkit.text import printable
 
@@ -47,6 +47,8 @@ FIELDS = {
     Waiting: "kind evidence",
     Incident: "start end kind pool pool_size nodes reason",
     Evidence: "source reason message time",
+    JobCard: "happened fault confidence step advice log",
+    GroupedJobs: "name is_family outcomes causes",
     RecordingGap: "start end complete",
     Restart: "run time kind last_step first_step lost_steps lost_seconds gap_seconds keys "
     "confidence source",
@@ -65,7 +67,8 @@ COLUMNS = (
 
 def to_json(report: DiagnosisReport) -> str:
     """Everything, including every skipped file."""
-    grouped = attempts_by_job(report)
+    grouped, cards, groups = attempts_by_job(report), job_cards(report), job_groups(report)
+    group_of = {job.name: group.name for group in groups for job in group.jobs}
     return json_document.document(
         "diagnose",
         {
@@ -90,10 +93,16 @@ def to_json(report: DiagnosisReport) -> str:
                     "since": times.iso(job.since),
                     "fails_everywhere": job.fails_everywhere,
                     "notes": job.notes,
+                    "group": group_of.get(job.name),
+                    "card": {
+                        **_data(cards[job.name]),
+                        "nodes": {node.node: node.level for node in cards[job.name].nodes},
+                    },
                     "attempts": _data(grouped.get(job.name, [])),
                 }
                 for job in report.jobs
             ],
+            "groups": [{**_data(group), "jobs": len(group.jobs)} for group in groups],
             "nodes": [_verdict(verdict) for verdict in report.verdicts],
             "incidents": _data(report.incidents),
             "restarts": _data(report.restarts),
@@ -211,24 +220,18 @@ def _md_jobs(report: DiagnosisReport) -> str:
     if not report.jobs:
         return ""
     grouped = attempts_by_job(report)
-    rows = [
-        [
-            _code(job.name),
-            attempts_text(job),
-            job.outcome,
-            route_text(grouped.get(job.name, []), arrow="→", style=_code),
-            _md(causes_text(job, grouped.get(job.name, []))) or "-",
-            times.short(job.since),
-        ]
-        for job in sorted(report.jobs, key=lambda job: not is_troubled(job))[:MOST_ROWS]
-    ]
+    listed = job_rows(report)
+    rows = []
+    for item in listed[:MOST_ROWS]:
+        name, attempts, outcome, route, causes, since = job_cells(item, grouped, _code, "→")
+        rows.append([name, attempts, outcome, route, _md(causes), since])
     parts = ["## Jobs and their nodes"]
     parts += [
         f"{retried_text(report)}; nodes: {levels_text(report) or 'none known'}.",
         _md_table(JOB_COLUMNS, rows, (1,)),
     ]
-    if len(report.jobs) > len(rows):
-        parts.append(f"... and {len(report.jobs) - len(rows)} more jobs.")
+    if len(listed) > len(rows):
+        parts.append(f"... and {len(listed) - len(rows)} more rows.")
     return "\n\n".join(parts)
 
 

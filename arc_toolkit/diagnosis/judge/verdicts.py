@@ -11,7 +11,7 @@
    succeeded since.
 
 The end of the data, "now", is the newest time in it: of attempts, events, node conditions and
-heartbeats. docs/diagnose.md has the figures that scripts/bench verdicts measures.
+heartbeats. docs/verdicts.md has the figures that scripts/bench verdicts measures.
 """
 
 from __future__ import annotations

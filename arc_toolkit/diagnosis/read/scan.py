@@ -117,7 +117,7 @@ def _library() -> tuple[Any, Any] | None:
 Item = TypeVar("Item")
 
 NEEDLE = b"Run on node:"
-# Every plausible form of the line (docs/diagnose.md); a name is a DNS-1123 subdomain.
+# Every plausible form of the line (docs/diagnose-sources.md); a name is a DNS-1123 subdomain.
 NODE_LINE = re.compile(
     rb"Run on node:[ \t]*(?:['\"]|\x1b\[[0-9;]*m){0,8}"
     rb"([A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?)([.-]*)"
