@@ -116,9 +116,9 @@ def _check(args: argparse.Namespace) -> None:
         if "://" in path and not path.startswith("mlflow:"):
             raise ArcError(f"{show_source(path)}: this option reads a file: download it first")
     if args.ray:
-        from arc_toolkit.ray_connection import split_address
+        from arc_toolkit.diagnosis.read.sources.ray_workers import check_answer
 
-        split_address("--ray", args.ray)
+        check_answer(args.ray)
 
 
 def _report(args: argparse.Namespace, console: Console) -> DiagnosisReport:
