@@ -208,7 +208,10 @@
     sortNodes(state.get("sort") || "level");
     apply();
   };
+  // The search stays in view on a desktop, in one or two lines: what is scrolled to is below it.
   const go = (target) => {
+    const covered = getComputedStyle(find).position === "sticky" ? find.offsetHeight : 0;
+    document.documentElement.style.scrollPaddingTop = `${covered}px`;
     target.scrollIntoView();
     target.focus({ preventScroll: true });
   };
@@ -227,7 +230,7 @@
     target.hidden = false;
     target.classList.remove("folded");
     for (let outer = target.closest("details"); outer; outer = outer.parentElement.closest("details")) outer.open = true;
-    target.scrollIntoView();
+    go(target);
   };
   for (const tile of tiles) {
     tile.href = `#${tile.dataset.state}`;

@@ -17,7 +17,7 @@ from tests.support import ROOT, unavailable
 
 pytestmark = pytest.mark.real
 
-VISIBLE = "[...document.querySelectorAll('details.job')].filter(e => e.offsetParent)"
+VISIBLE = "[...document.querySelectorAll('details.job')].filter(e => e.checkVisibility())"
 VISIBLE_JOBS = f"{VISIBLE}.map(e => e.dataset.text.split(' ')[0])"
 CHOOSE = """(id, value) => {
   const e = document.getElementById(id);
@@ -96,12 +96,12 @@ def test_no_match_is_reported(browser: Browser, page: Path) -> None:
 SECTIONS = "[...document.querySelectorAll('main h2')].filter(e => e.offsetParent).map(e => e.id)"
 CARD = """(() => {
   const box = (e) => e.getBoundingClientRect();
-  const card = [...document.querySelectorAll('.answer')].filter(e => e.offsetParent);
+  const card = [...document.querySelectorAll('.answer')].filter(e => e.checkVisibility());
   return [card.length, card[0].innerText.replace(/\\s+/g, ' '), box(card[0]).top, box(card[0]).bottom];
 })()"""
 
 
-@pytest.mark.parametrize(("width", "height"), [(1200, 900), (375, 812)])
+@pytest.mark.parametrize(("width", "height"), [(1200, 900), (900, 800), (375, 812)])
 def test_searched_job_has_its_card_first_its_nodes_below_and_no_other_incident(
     browser: Browser, page: Path, width: int, height: int
 ) -> None:
@@ -113,6 +113,9 @@ def test_searched_job_has_its_card_first_its_nodes_below_and_no_other_incident(
     assert "before that, it failed on aks-spot-27182818-vmss000002: Azure reclaimed" in text
     assert "nothing: it succeeded" in text
     assert 0 <= top < bottom <= height
+    heading = "document.getElementById('jobs').getBoundingClientRect().top"
+    search = "document.querySelector('.find').getBoundingClientRect().bottom"
+    assert browser.evaluate(f"{search} <= {heading}"), "the search does not cover the heading"
     assert browser.evaluate(SECTIONS)[:2] == ["jobs", "nodes"]
     assert "incidents" not in browser.evaluate(SECTIONS), "none of its nodes was in one"
     assert browser.evaluate(VISIBLE_NODES) == [f"{GPU}02", f"{SPOT}01", f"{SPOT}02"]
@@ -121,7 +124,9 @@ def test_searched_job_has_its_card_first_its_nodes_below_and_no_other_incident(
     assert browser.evaluate(SECTIONS)[:3] == ["jobs", "nodes", "incidents"]
     browser.evaluate("document.getElementById('clear').click()")
     assert browser.evaluate(SECTIONS)[:3] == ["incidents", "nodes", "jobs"]
-    assert browser.evaluate("[...document.querySelectorAll('.answer')].every(e => !e.offsetParent)")
+    assert browser.evaluate(
+        "[...document.querySelectorAll('.answer')].every(e => !e.checkVisibility())"
+    )
 
 
 def test_four_hundred_jobs_are_short_on_a_phone_and_every_one_is_found(
