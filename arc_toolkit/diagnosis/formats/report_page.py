@@ -24,7 +24,6 @@ from arc_toolkit.diagnosis.formats.report_text import (
     is_collateral,
     node_text,
     outcomes_text,
-    route,
     route_text,
     span_text,
     summary,
@@ -254,7 +253,7 @@ def _job(
         if job.missing
         else plural(job.attempts, "attempt"),
         "causes": causes,
-        "route": route(attempts, RANKS_IN_A_LINE),
+        "route": route_text(attempts, "→", ranks=RANKS_IN_A_LINE),
         "pools": dict.fromkeys(attempt.pool for attempt in attempts if attempt.pool),
         "state": [job.outcome.value, *(["retried"] if job.retried else [])],
         "printed": job.outcome in URGENT,

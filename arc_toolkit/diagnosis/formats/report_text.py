@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from arc_toolkit import resources
 from arc_toolkit.diagnosis import times
 from arc_toolkit.diagnosis.job_card import (
     FAULTS,
@@ -142,19 +142,16 @@ def interval_text(verdict: Verdict) -> str:
     return f"{verdict.failures} of {verdict.attempts} ({100 * low:.0f}-{100 * high:.0f} %)"
 
 
-@dataclass(frozen=True, slots=True)
-class RouteStep:
-    """The nodes of one attempt, or of several in a row: the names to show, and remarks."""
+def route_text(
+    attempts: Sequence[Attempt],
+    arrow: str = "->",
+    style: Callable[[str], str] = printable,
+    ranks: int = 1,
+) -> str:
+    """The nodes of each attempt in turn: `a -> b (2 times) -> c (+3 nodes)`.
 
-    nodes: list[str]
-    note: str = ""
-
-
-def route(attempts: Sequence[Attempt], ranks: int) -> tuple[list[RouteStep], int]:
-    """The nodes of each attempt in turn, at most `ranks` of a gang, and the omitted steps.
-
-    The rank that failed first comes before those that it took down; pods that have not started have
-    no node yet.
+    At most `ranks` of a gang are named, the rank that failed first before those that it took down.
+    Pods that have not started have no node yet.
     """
     numbers: dict[int, dict[str, None]] = {}
     for attempt in sorted(attempts, key=lambda item: (item.number, is_collateral(item))):
@@ -171,20 +168,10 @@ def route(attempts: Sequence[Attempt], ranks: int) -> tuple[list[RouteStep], int
     for nodes, count in runs[:MOST_STEPS]:
         notes = [f"{count} times"] if count > 1 else []
         notes += [f"+{plural(len(nodes) - ranks, 'node')}"] if len(nodes) > ranks else []
-        steps.append(RouteStep(nodes[:ranks], ", ".join(notes)))
-    return steps, len(runs) - len(steps)
-
-
-def route_text(
-    attempts: Sequence[Attempt], arrow: str = "->", style: Callable[[str], str] = printable
-) -> str:
-    """`a -> b (2 times) -> c (+3 nodes)`."""
-    steps, left_out = route(attempts, 1)
-    words = [
-        ", ".join(map(style, step.nodes)) + (f" ({step.note})" if step.note else "")
-        for step in steps
-    ]
-    return f" {arrow} ".join(words) + (f" +{left_out}" if left_out else "") or "-"
+        names = ", ".join(map(style, nodes[:ranks]))
+        steps.append(f"{names} ({', '.join(notes)})" if notes else names)
+    left_out = len(runs) - len(steps)
+    return f" {arrow} ".join(steps) + (f" +{left_out}" if left_out else "") or "-"
 
 
 def is_collateral(attempt: Attempt) -> bool:
@@ -258,8 +245,25 @@ def overview(report: DiagnosisReport, style: Style = plain, ungrouped: bool = Fa
 def detail(report: DiagnosisReport, style: Style = plain) -> str:
     """The card of each job, and its attempts with their evidence."""
     grouped, cards = attempts_by_job(report), job_cards(report)
-    parts = [_job_detail(job, grouped[job.name], cards[job.name], style) for job in report.jobs]
-    parts += [
+    jobs = []
+    for job in report.jobs:
+        attempts = grouped[job.name]
+        jobs.append((job, card_lines(cards[job.name], route_text(attempts)), attempts))
+    text = resources.render(
+        "report_jobs.txt.j2",
+        jobs=jobs,
+        style=style,
+        cause_text=cause_text,
+        causes_text=causes_text,
+        evidence_text=evidence_text,
+        kinds=KINDS,
+        node_text=node_text,
+        plural=plural,
+        short=times.short,
+        waiting=WAITING,
+    )
+    parts = [
+        text.rstrip("\n"),
         _restarts(report.restarts),
         _incidents(report),
         _nodes(report, style),
@@ -466,52 +470,3 @@ def _nodes_answer(verdicts: Sequence[Verdict]) -> str:
     if len(verdicts) > 1 and worst.level not in words:
         others = f" and {plural(len(verdicts) - 1, 'other node')}"
     return f"{words.get(worst.level, 'no')}: {worst.node}{others}: {worst.reason or worst.level}"
-
-
-def _job_detail(job: Job, attempts: list[Attempt], card: JobCard, style: Style) -> str:
-    lines = [style(printable(job.name), "bold")]
-    for question, answer in card_lines(card, route_text(attempts)):
-        words = style(printable(answer), "bold") if question == "what to do" else printable(answer)
-        lines.append(f"  {question:<15}  {words}")
-    lines.append("")
-    causes = causes_text(job, attempts) or "-"
-    end = (
-        causes
-        if job.outcome is RunOutcome.WAITING
-        else f"ended: {job.outcome.value}, cause: {causes}"
-    )
-    lines.append(f"  {plural(job.attempts, 'attempt')}, {end}")
-    if job.run_id and job.run_id != job.name:
-        lines.append(f"  run id: {printable(job.run_id)}")
-    lines += [f"  note: {printable(note)}" for note in job.notes]
-    for attempt in attempts:
-        lines += ["", *_attempt_detail(attempt, style)]
-    return "\n".join(lines)
-
-
-def _attempt_detail(attempt: Attempt, style: Style) -> list[str]:
-    rank = f", {printable(attempt.rank)}" if attempt.rank else ""
-    title = f"attempt {attempt.number}{rank}: {node_text(attempt.node, attempt.node_truncated)}"
-    lines = [f"  {style(title, 'bold')}  {attempt.outcome.value}"]
-    facts = [f"pool {printable(attempt.pool)}"] if attempt.pool else []
-    if attempt.spot is not None:
-        facts.append("spot" if attempt.spot else "not spot")
-    if attempt.vm_instance is not None:
-        facts.append(f"VM instance {attempt.vm_instance}")
-    if facts:
-        lines.append("    node: " + ", ".join(facts))
-    if attempt.start or attempt.end:
-        lines.append(f"    from {times.short(attempt.start)} to {times.short(attempt.end)} (UTC)")
-    if attempt.pod:
-        lines.append(
-            f"    pod: {printable(attempt.pod)} {printable(attempt.pod_uid or '')}".rstrip()
-        )
-    if attempt.cause:
-        lines.append(f"    cause: {cause_text(attempt.cause)}: {KINDS[attempt.cause.kind].advice}")
-        lines += [f"      {evidence_text(item)}" for item in attempt.cause.evidence]
-    if attempt.waiting:
-        lines.append(f"    {WAITING[attempt.waiting.kind]}")
-        lines += [f"      {evidence_text(item)}" for item in attempt.waiting.evidence]
-    lines += [f"    note: {printable(note)}" for note in attempt.notes]
-    lines += [f"    log: {printable(source)}" for source in attempt.sources]
-    return lines
