@@ -410,3 +410,21 @@ def test_every_verdict_and_outcome_has_words_in_its_badge(name: str) -> None:
         DiagnosisReport((one,), (job,), (Verdict("aks-gpu-31415926-vmss000001", level),))
     )
     assert f'<span class="badge b-{name}">{name.replace("-", " ")}</span>' in page
+
+
+def test_sweep_is_one_row_with_its_count_that_its_name_finds() -> None:
+    trials = [
+        replace(made(f"trial_{number}", 0, "a", number, 1, CauseKind.USER), family="my_sweep")
+        for number in range(4)
+    ]
+    trials.append(made("alone", 0, "a", 9, 1, CauseKind.USER))
+    report = DiagnosisReport(tuple(trials), tuple(job_of([item]) for item in trials))
+    rows = report_page.page(report)["rows"]
+    assert [(row.get("name"), row.get("count"), len(row["jobs"])) for row in rows] == [
+        (None, None, 1),
+        ("my_sweep", 4, 4),
+    ]
+    assert all("my_sweep" in entry["text"] for entry in rows[1]["jobs"])
+    assert "my_sweep" not in rows[0]["jobs"][0]["text"]
+    words = " ".join(" ".join(Page(report_page.render(report)).text).split())
+    assert "my_sweep 4 jobs failed user error (4)" in words

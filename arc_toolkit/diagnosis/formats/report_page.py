@@ -233,7 +233,8 @@ def _rows(entries: list[dict[str, Any]], groups: Sequence[GroupedJobs]) -> list[
         row = rows.setdefault(f"group {group.name}" if group else f"job {name}", {"jobs": []})
         row["jobs"].append(entry)
         if group:
-            row["name"] = group.name if group.is_family else ""
+            row["count"], row["name"] = len(group.jobs), group.name if group.is_family else ""
+            entry["text"] += f" {row['name']}"  # the name of a sweep finds its jobs
             row["outcomes"], row["causes"] = outcomes_text(group), group_causes_text(group)
             row["tone"] = min(group.outcomes, key=list(RunOutcome).index)
     return list(rows.values())
