@@ -18,17 +18,15 @@ from tests.diagnosis.browser import Browser  # noqa: E402
 from tests.diagnosis.page_sample import sample_report  # noqa: E402
 
 LARGEST_BYTES = 150_000
-# name -> size, dark, and what is done to the page first
+JOBS = "scrollTo({top: document.getElementById('jobs').offsetTop - 90, behavior: 'instant'})"
+# name -> width, height, dark, the fragment of the address, and what is done to the page first
 PICTURES = {
-    "desktop": (1100, 1010, False, "document.querySelector('details.job').open = true"),
-    "dark": (
-        1100,
-        760,
-        True,
-        "scrollTo({top: document.getElementById('jobs').offsetTop - 90, behavior: 'instant'})",
-    ),
-    "phone": (375, 812, False, ""),
+    "desktop": (1100, 1010, False, "", ""),
+    "job": (1100, 760, False, "search=brave_fig_4k2", ""),
+    "dark": (1100, 760, True, "", JOBS),
+    "phone": (375, 812, False, "search=dull_plum_7r3", ""),
 }
+SETTLED = "new Promise(resolve => setTimeout(resolve, 800))"  # smooth scrolling
 
 
 def main() -> None:
@@ -39,8 +37,9 @@ def main() -> None:
         page = Path(folder) / "report.html"
         page.write_text(report_page.render(sample_report()), encoding="utf-8")
         with Browser(found.stdout.strip().splitlines()[-1], Path(folder) / "profile") as browser:
-            for name, (width, height, dark, first) in PICTURES.items():
-                browser.open(page, width=width, height=height, dark=dark)
+            for name, (width, height, dark, fragment, first) in PICTURES.items():
+                browser.open(page, width=width, height=height, dark=dark, fragment=fragment)
+                browser.evaluate(SETTLED)
                 if first:
                     browser.evaluate(first)
                 data = browser.screenshot()

@@ -1,11 +1,14 @@
 "use strict";
 (() => {
   const $ = (id) => document.getElementById(id);
-  const FOLD = 12; // nodes that are neither bad nor suspect are folded away after this many rows
+  // Rows after these are folded away: of nodes on a desktop only those that are neither bad nor suspect.
+  const phone = matchMedia("(max-width: 44rem)").matches;
+  const FOLD = phone ? 3 : 12, FOLD_JOBS = phone ? 5 : 25;
   const find = document.querySelector(".find");
   // The state of these is in the address, so that a link shows what its sender saw.
   const controls = ["search", "pool", "verdict", "outcome", "cause"].map($).filter(Boolean);
   const shown = $("shown"), clear = $("clear"), expand = $("expand"), unfold = $("unfold"), table = $("node-table");
+  const unfoldJobs = $("unfold-jobs");
   const tiles = [...document.querySelectorAll(".tiles a[data-state]")];
   const value = (id) => ($(id) ? $(id).value : "");
   const list = (text, separator) => (text ? text.split(separator) : []);
@@ -13,17 +16,27 @@
   const jobs = [...document.querySelectorAll("details.job")].map((element) => ({
     element, text: element.dataset.text, pools: list(element.dataset.pools, "\n"),
     outcome: list(element.dataset.outcome, " "), kinds: list(element.dataset.kinds, " "),
-    printed: element.classList.contains("printed"),
+    nodes: list(element.dataset.nodes, " "), name: element.querySelector(".name").textContent.toLowerCase(),
+    printed: element.classList.contains("printed"), group: element.closest("details.group"),
   }));
+  const groups = [...document.querySelectorAll("details.group")].map((element) => ({
+    element, count: element.querySelector(".count"), total: element.querySelector(".count").textContent,
+    jobs: jobs.filter((job) => job.group === element),
+  }));
+  const rows = [...document.querySelectorAll("details.group, details.job")].filter((row) => !row.parentElement.closest("details.group"));
+  const incidents = [...document.querySelectorAll("details.incident")].map((element) => ({
+    element, names: new Set([...element.querySelectorAll(".names li")].map((item) => item.textContent.trim())),
+  }));
+  const sections = ["incidents", "nodes", "jobs"].map((id) => $(id) && $(id).closest("section")).filter(Boolean);
   const nodes = [...document.querySelectorAll("tbody.node")].map((element, index) => ({
-    element, index, text: element.dataset.text, pools: list(element.dataset.pools, "\n"),
+    element, index, id: element.id, text: element.dataset.text, pools: list(element.dataset.pools, "\n"),
     verdict: element.dataset.verdict, name: element.dataset.name, pool: element.dataset.pools,
     level: Number(element.dataset.level), failures: Number(element.dataset.failures),
     printed: element.classList.contains("printed"),
   }));
   const unprinted = { job: $("jobs-unprinted"), node: $("nodes-unprinted") };
   const usual = { job: unprinted.job && unprinted.job.hidden, node: unprinted.node && unprinted.node.hidden };
-  let sort = "level", unfolded = false;
+  let sort = "level", unfolded = false, unfoldedJobs = false, opened = [];
 
   // --- filters ---------------------------------------------------------------------------------------------------
 
@@ -53,13 +66,20 @@
     const jobsFiltered = any || outcome !== "" || cause !== "", nodesFiltered = any || verdict !== "";
     const jobCount = filter("job", jobs, (job) => has(job) && (!outcome || job.outcome.includes(outcome)) &&
       (!cause || job.kinds.includes(cause)), jobsFiltered);
-    const nodeCount = filter("node", nodes, (node) => has(node) && (!verdict || node.verdict === verdict), nodesFiltered);
+    // Words that no node has, such as the name of a job, show the nodes of the jobs that have them.
+    const named = nodes.some((node) => words.every((word) => node.text.includes(word)));
+    const theirs = new Set(words.length && !named ? jobs.filter((job) => !job.element.hidden).flatMap((job) => job.nodes) : []);
+    const nodeCount = filter("node", nodes, (node) => (theirs.has(node.id) ? !pool || node.pools.includes(pool) : has(node)) &&
+      (!verdict || node.verdict === verdict), nodesFiltered);
+    showGroups(jobsFiltered, words.length > 0);
+    showAnswer(words);
     if ($("nothing")) $("nothing").hidden = jobCount > 0;
     if ($("no-node")) $("no-node").hidden = nodeCount > 0;
     shown.textContent = jobsFiltered || nodesFiltered
       ? `${jobCount} of ${jobs.length} jobs, ${nodeCount} of ${nodes.length} nodes` : "";
     clear.hidden = !(jobsFiltered || nodesFiltered);
     fold(nodesFiltered);
+    foldJobs(jobsFiltered);
     const state = address();
     for (const tile of tiles) {
       const here = tile.dataset.state === state;
@@ -67,11 +87,56 @@
     }
   };
 
+  // What was opened for a search is closed again with it.
+  const openFor = (element) => {
+    if (element.open) return;
+    element.open = true;
+    opened.push(element);
+  };
+  const showGroups = (filtered, searched) => {
+    for (const element of opened) element.open = false;
+    opened = [];
+    for (const group of groups) {
+      const count = group.jobs.filter((job) => !job.element.hidden).length;
+      group.element.hidden = count === 0;
+      group.count.textContent = filtered ? `${count} of ${group.total}` : group.total;
+      if (searched && count) openFor(group.element);
+    }
+  };
+  // A search is a question about a job: its card comes first, then its nodes, then their incidents.
+  const showAnswer = (words) => {
+    const matches = jobs.filter((job) => !job.element.hidden);
+    const exact = matches.filter((job) => job.name === words.join(" "));
+    const answer = exact.length === 1 ? exact[0] : matches.length === 1 ? matches[0] : null;
+    if (words.length && answer) openFor(answer.element);
+    find.classList.toggle("searched", words.length > 0);
+    const order = words.length ? [...sections].reverse() : sections;
+    if (order.some((section, index) => index && !(order[index - 1].compareDocumentPosition(section) & 4)))
+      for (const section of [...order].reverse()) find.after(section);
+    const visible = new Set(nodes.filter((node) => !node.element.hidden).map((node) => node.name));
+    let related = 0;
+    for (const incident of incidents) {
+      const match = !words.length || [...incident.names].some((name) => visible.has(name));
+      incident.element.hidden = !match;
+      related += match;
+    }
+    const section = $("incidents") && $("incidents").closest("section");
+    if (section) section.hidden = related === 0;
+  };
+
+  const foldJobs = (filtered) => {
+    if (!unfoldJobs) return;
+    const away = !filtered && !unfoldedJobs && rows.length > FOLD_JOBS;
+    rows.forEach((row, index) => row.classList.toggle("folded", away && index >= FOLD_JOBS));
+    unfoldJobs.hidden = !away;
+    unfoldJobs.textContent = `Show all ${rows.length} rows of jobs`;
+  };
+
   const fold = (filtered) => {
     if (!unfold) return;
     let folded = 0;
     nodes.forEach((node, index) => {
-      const away = !filtered && !unfolded && index >= FOLD && node.level > 1;
+      const away = !filtered && !unfolded && index >= FOLD && (phone || node.level > 1);
       node.element.classList.toggle("folded", away);
       folded += away;
     });
@@ -115,6 +180,12 @@
     nodes[FOLD].element.querySelector("th").focus(); // the button is gone; go on where the new rows begin
   });
 
+  if (unfoldJobs) unfoldJobs.addEventListener("click", () => {
+    unfoldedJobs = true;
+    apply();
+    rows[FOLD_JOBS].querySelector("summary").focus();
+  });
+
   // --- the address -----------------------------------------------------------------------------------------------
 
   const address = () => {
@@ -137,7 +208,10 @@
     sortNodes(state.get("sort") || "level");
     apply();
   };
+  // The search stays in view on a desktop, in one or two lines: what is scrolled to is below it.
   const go = (target) => {
+    const covered = getComputedStyle(find).position === "sticky" ? find.offsetHeight : 0;
+    document.documentElement.style.scrollPaddingTop = `${covered}px`;
     target.scrollIntoView();
     target.focus({ preventScroll: true });
   };
@@ -156,7 +230,7 @@
     target.hidden = false;
     target.classList.remove("folded");
     for (let outer = target.closest("details"); outer; outer = outer.parentElement.closest("details")) outer.open = true;
-    target.scrollIntoView();
+    go(target);
   };
   for (const tile of tiles) {
     tile.href = `#${tile.dataset.state}`;
@@ -176,7 +250,7 @@
   if (expand) expand.addEventListener("click", () => {
     const open = expand.getAttribute("aria-pressed") !== "true";
     expand.setAttribute("aria-pressed", String(open));
-    for (const job of jobs) job.element.open = open && !job.element.hidden;
+    for (const item of [...groups, ...jobs]) item.element.open = open && !item.element.hidden;
   });
   document.addEventListener("keydown", (event) => {
     const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement.tagName);

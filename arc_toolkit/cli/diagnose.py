@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from arc_toolkit.diagnosis.read.sources.inventory import Inventory
     from arc_toolkit.diagnosis.read.sources.ray_workers import RayWorkers
 
+MOST_DETAILED = 3  # jobs with their attempts; of a sweep there is a table
 FAIL_ON = ("failed", "retried", "bad-node", "suspect-node")
 
 EPILOG = """\
@@ -43,7 +44,8 @@ other sources:
   --resource-group NAME     its resource group
   --subscription ID     its subscription
 output:
-  --job NAME            one job in detail, by name or run id
+  --job NAME            one job in detail, by name or run id, or the jobs of one sweep
+  --all-jobs            one row per job, also of a sweep and of jobs that ended alike
   --format {{table,json,csv,markdown,html}} [table]    output format
   --fail-on {{{",".join(FAIL_ON)}}} ...    exit with 1 if there is any; repeat for more
 {OUTPUT}reading:
@@ -114,9 +116,9 @@ def _check(args: argparse.Namespace) -> None:
         if "://" in path and not path.startswith("mlflow:"):
             raise ArcError(f"{show_source(path)}: this option reads a file: download it first")
     if args.ray:
-        from arc_toolkit.ray_connection import split_address
+        from arc_toolkit.diagnosis.read.sources.ray_workers import check_answer
 
-        split_address("--ray", args.ray)
+        check_answer(args.ray)
 
 
 def _report(args: argparse.Namespace, console: Console) -> DiagnosisReport:
@@ -213,8 +215,10 @@ def _render(report: DiagnosisReport, args: argparse.Namespace, console: Console)
 
     if args.format == "table":
         style = console.style if args.output == "-" else report_text.plain
-        write_text = report_text.detail if args.job else report_text.overview
-        return write_text(report, style)
+        is_one_job = args.job or (args.sources and args.sources[0].startswith("azureml:"))
+        if is_one_job and len(report.jobs) <= MOST_DETAILED:
+            return report_text.detail(report, style)
+        return report_text.overview(report, style, ungrouped=args.all_jobs or bool(args.job))
     writers = {
         "json": report_formats.to_json,
         "csv": report_formats.to_csv,

@@ -122,6 +122,7 @@ class Evidence:
     reason: str  # the string as Kubernetes or AzureML writes it, e.g. "SystemOOM"
     message: str = ""
     time: float | None = None
+    path: str = field(default="", compare=False)  # of the log that has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +171,7 @@ class Attempt:
     waiting: Waiting | None = None  # for attempts that have not started
     # the sweep or pipeline of the job, otherwise the job: one vote per family and node
     family: str = ""
+    memory_limit: int = 0  # of the job's container, in bytes; 0: none, or not known
     sources: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 

@@ -135,10 +135,13 @@ def _metric_notes(stats: Stats, has_restarts: bool) -> list[str]:
 
 
 def report_of_job(report: DiagnosisReport, name: str) -> DiagnosisReport:
-    """The part of the report that concerns one job, by its name or run id."""
+    """The part of the report that concerns one job, by its name or run id, or one sweep."""
     jobs = [job for job in report.jobs if name in (job.name, job.run_id)]
     if not jobs:
         jobs = [job for job in report.jobs if job.folder == name]
+    if not jobs:
+        trials = {attempt.job for attempt in report.attempts if attempt.family == name}
+        jobs = [job for job in report.jobs if job.name in trials]
     if not jobs:
         near = nearest(name, [job.name for job in report.jobs])
         hint = f"did you mean `{near}`?" if near else f"there are {len(report.jobs)} jobs"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from arc_toolkit.diagnosis import model
+from arc_toolkit.diagnosis import job_card, model
 from scripts.schemas.words import (
     Documents,
     Schema,
@@ -73,6 +73,31 @@ _ATTEMPT = record(
     },
     "one rank of one attempt",
 )
+_CARD = record(
+    {
+        "happened": text("what happened, in one sentence"),
+        "nodes": by_name(
+            one_of(model.Level, "the verdict"),
+            "the nodes of its failed attempts, otherwise all of its nodes, with their verdicts",
+        ),
+        "fault": one_of(job_card.Fault, "whose fault it was"),
+        "confidence": one_of(model.Confidence, "how sure that is"),
+        "step": one_of(job_card.NextStep, "what to do next"),
+        "advice": text("what to do next, in words"),
+        "log": or_null(text("the log to open; null if there is none")),
+    },
+    "the answer for the person whose job it is",
+)
+_GROUP = record(
+    {
+        "name": text("the sweep or pipeline, or how its jobs ended"),
+        "is_family": flag("a sweep or pipeline; otherwise jobs that ended in the same way"),
+        "outcomes": by_name({"type": "integer"}, "jobs by outcome"),
+        "causes": by_name({"type": "integer"}, "jobs by cause, most frequent first"),
+        "jobs": count("the number of its jobs"),
+    },
+    "jobs that share a row of the table and the page",
+)
 _JOB = record(
     {
         "name": text("the job, unique in the report"),
@@ -90,6 +115,8 @@ _JOB = record(
             "it failed on several nodes in the same way, so no node is blamed"
         ),
         "notes": texts("what else to know"),
+        "group": or_null(text("the name of its group; null if it is in none")),
+        "card": _CARD,
         "attempts": many(_ATTEMPT, "its attempts"),
     },
     "one job",
@@ -187,6 +214,7 @@ DOCUMENTS: Documents = {
         {
             "summary": _SUMMARY,
             "jobs": many(_JOB, "the jobs"),
+            "groups": many(_GROUP, "sweeps, pipelines, and jobs that ended in the same way"),
             "nodes": many(_VERDICT, "the nodes"),
             "incidents": many(_INCIDENT, "events of the whole cluster"),
             "uneven_pools": many(_UNEVEN_POOL, "pools with two groups of nodes"),

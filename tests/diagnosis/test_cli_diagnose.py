@@ -106,6 +106,10 @@ def test_json_has_everything_and_names_its_schema(arc: Arc, tree: Path) -> None:
     assert first["cause"]["evidence"][0]["reason"] == "SystemOOM"
     assert [entry["reason"] for entry in document["skipped"]] == ["not a file that diagnose reads"]
     assert document["nodes"][0]["suggestions"]
+    card = brave["card"]
+    assert (card["fault"], card["confidence"], card["step"]) == ("node", "high", "nothing")
+    assert card["nodes"] == {NODE_A: "bad"}
+    assert (brave["group"], document["groups"]) == (None, [])
 
 
 def test_csv_has_one_row_per_attempt(arc: Arc, tree: Path) -> None:
@@ -341,7 +345,11 @@ def names(document: dict[str, Any]) -> list[str]:
 def test_many_jobs_are_cut_in_the_table_and_whole_in_csv(arc: Arc, tmp_path: Path) -> None:
     for number in range(60):
         write_log(tmp_path, f"j{number}/system_logs/{LOG}", NODE_A)
-    assert "... and 10 more jobs (--format csv has them all)" in arc("diagnose", tmp_path).out
+    listed = arc("diagnose", tmp_path, "--all-jobs").out
+    assert "... and 10 more jobs (--format csv has them all)" in listed
+    collapsed = arc("diagnose", tmp_path).out
+    assert "(60 jobs)" in collapsed
+    assert "j59" not in collapsed
     assert len(names(json.loads(arc("diagnose", tmp_path, "--format", "json").out))) == 60
 
 

@@ -220,3 +220,73 @@ def test_empty_standard_input_makes_no_job(arc: Arc, monkeypatch: pytest.MonkeyP
     result = arc("diagnose", "-")
     assert (result.code, result.out) == (2, "")
     assert "empty log" in result.err
+
+
+YAML = "apiVersion: v1\nitems:\n- apiVersion: v1\n  kind: Pod\n"
+DESCRIBE = "Name:             brave-worker-0\nNamespace:        azureml\nPriority:         0\n"
+TABLE = "NAMESPACE   NAME      READY   STATUS    RESTARTS   AGE\nml   brave-0   1/1   Running   0   1m\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (YAML, "Kubernetes YAML"),
+        ("# saved today\n---\n" + YAML, "Kubernetes YAML"),
+        ("- apiVersion: v1\n  kind: Pod\n", "Kubernetes YAML"),
+        (DESCRIBE, "the text of `kubectl describe`"),
+        (DESCRIBE.replace("\n", "\r\n"), "the text of `kubectl describe`"),
+        (TABLE, "the table of `kubectl get`"),
+        ("LAST SEEN   TYPE     REASON\n5m   Normal   Killing\n", "the table of `kubectl get`"),
+    ],
+)
+def test_what_kubectl_prints_otherwise_is_refused_with_the_command_that_helps(
+    arc: Arc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str, words: str
+) -> None:
+    path = tmp_path / "pods.txt"
+    path.write_text(content)
+    (tmp_path / "good.log").write_bytes(node_line(NODE_A))
+    for sources in ([path], [tmp_path / "good.log", path]):
+        result = arc("diagnose", *sources)
+        assert (result.code, result.out) == (2, "")
+        assert (
+            f"pods.txt: {words}, expected JSON or a log: save JSON with `kubectl get" in result.err
+        )
+        assert len(result.err.splitlines()) == 1
+    named = arc("diagnose", "--pods", path)
+    assert named.code == 2
+    assert f"pods.txt: {words}; save it with `kubectl get pods -A -o json`" in named.err
+    monkeypatch.setattr(
+        "sys.stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(content.encode())))
+    )
+    piped = arc("diagnose", "-")
+    assert piped.code == 2
+    assert f"stdin: {words}, expected JSON or a log" in piped.err
+
+
+def test_pods_without_the_label_of_azureml_are_refused_with_the_command(
+    arc: Arc, tmp_path: Path
+) -> None:
+    path = tmp_path / "pods.json"
+    other = {"kind": "Pod", "metadata": {"name": "web", "labels": {"app": "web"}}}
+    path.write_text(json.dumps({"kind": "List", "items": [other, other]}))
+    for words in ([path], [tmp_path], ["--pods", path]):
+        result = arc("diagnose", *words)
+        assert (result.code, result.out) == (2, "")
+        assert "none of 2 pods has the label ml.azure.com/run-id" in result.err
+        assert "`kubectl get pods -A -l ml.azure.com/run-id -o json > pods.json`" in result.err
+        assert len(result.err.splitlines()) == 1
+    (tmp_path / "amlarc_cr_bootstrap.log").write_bytes(node_line(NODE_A))
+    assert arc("diagnose", tmp_path).code == 0
+
+
+def test_folder_of_the_wrong_kind_says_what_it_has_and_what_was_expected(
+    arc: Arc, tmp_path: Path
+) -> None:
+    for name in ("train.py", "model.py", "job.yml"):
+        (tmp_path / name).write_text("x")
+    result = arc("diagnose", tmp_path)
+    assert (result.code, result.out) == (2, "")
+    assert "no logs of AzureML jobs (amlarc_cr_bootstrap.log, std_log.txt)" in result.err
+    assert "3 files searched: 3 not a file that diagnose reads, mostly .py, .yml" in result.err
+    assert "`az ml job download --all`" in result.err
+    assert len(result.err.splitlines()) == 1

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +18,10 @@ from typing import Any
 import pytest
 
 from arc_toolkit.diagnosis.model import LogFile
+from arc_toolkit.diagnosis.read import collect
 from arc_toolkit.diagnosis.read.sources import ray_workers
+from arc_toolkit.diagnosis.read.sources.inventory import Inventory, add
+from arc_toolkit.errors import ArcError
 from tests.cluster.processes import free_ports
 from tests.support import ROOT, Result, frameworks_python
 
@@ -164,7 +169,7 @@ def test_few_logs_are_read_by_one_process_and_it_says_so(arc: Arc, tmp_path: Pat
     write_logs(tmp_path / "logs")
     alone, spread = (
         arc("diagnose", tmp_path / "logs"),
-        arc("diagnose", tmp_path / "logs", "--ray", "127.0.0.1:1"),
+        arc("diagnose", tmp_path / "logs", "--ray", "auto"),
     )
     assert (spread.code, spread.out) == (alone.code, alone.out)
     assert "one process is faster than Ray" in spread.err
@@ -181,6 +186,9 @@ class FakeRay:
 
     def cluster_resources(self) -> dict[str, float]:
         return {"CPU": 2.0}
+
+    def wait(self, futures: list[Any], timeout: float) -> Any:
+        return futures, []
 
     def remote(self, function: Any) -> Any:
         return self
@@ -199,9 +207,6 @@ class FakeRay:
 
 
 def test_what_workers_cannot_read_is_read_here(tmp_path: Path) -> None:
-    from arc_toolkit.diagnosis.read import collect
-    from arc_toolkit.diagnosis.read.sources.inventory import Inventory, add
-
     write_logs(tmp_path)
     reports = []
     workers = ray_workers.RayWorkers(FakeRay())
@@ -213,6 +218,83 @@ def test_what_workers_cannot_read_is_read_here(tmp_path: Path) -> None:
         )
     assert reports[0] == reports[1]
     assert workers.read_here == len(reports[0][0]) > 40
+
+
+class DyingRay(FakeRay):
+    """Every batch ends with an error, as after the head is gone."""
+
+    def get(self, batch: list[LogFile]) -> Any:
+        raise RuntimeError("the local raylet died")
+
+
+class EmptyRay(FakeRay):
+    """Tasks wait for ever, because no node is left."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.resources = {"CPU": 2.0}
+
+    def cluster_resources(self) -> dict[str, float]:
+        before, self.resources = self.resources, {}
+        return before
+
+    def wait(self, futures: list[Any], timeout: float) -> Any:
+        return [], futures
+
+
+@pytest.mark.parametrize(
+    ("ray", "sentence"),
+    [
+        (DyingRay, "the workers of Ray died (RuntimeError): run again, or without --ray"),
+        (EmptyRay, "Ray has no workers left: run again, or without --ray"),
+    ],
+)
+def test_workers_that_died_end_the_command_with_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ray: type[FakeRay], sentence: str
+) -> None:
+    write_logs(tmp_path)
+    inventory = Inventory()
+    add(str(tmp_path), inventory)
+    monkeypatch.setattr(ray_workers, "LOCAL_BATCH", 5)
+    with pytest.raises(ArcError, match=re.escape(sentence)):
+        collect.read_logs(inventory, 1, lambda text: None, ray_workers.RayWorkers(ray()))
+
+
+def test_address_of_another_server_is_refused_at_once(arc: Arc, tmp_path: Path) -> None:
+    """Something listens there, but it is not Ray: a web server, or one that says nothing."""
+    write_logs(tmp_path / "logs")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+
+        def answer() -> None:
+            for number in range(4):
+                connection, _ = server.accept()
+                with connection, contextlib.suppress(OSError):
+                    if number % 2:
+                        connection.recv(100)
+                        connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        for _ in range(2):
+            result = arc("diagnose", tmp_path / "logs", "--ray", f"127.0.0.1:{port}")
+            assert (result.code, result.out) == (2, "")
+            assert f"no Ray answers at 127.0.0.1:{port}" in result.err
+        thread.join(10)
+
+
+def test_nobody_at_the_address_is_refused_also_with_few_logs(arc: Arc, tmp_path: Path) -> None:
+    write_logs(tmp_path / "logs")
+    [port] = free_ports(1)
+    result = arc("diagnose", tmp_path / "logs", "--ray", f"ray://127.0.0.1:{port}")
+    assert (result.code, result.out) == (2, "")
+    assert "Connection refused" in result.err
+
+
+@pytest.mark.real
+@pytest.mark.slow
+def test_ray_itself_answers(ray_address: str) -> None:
+    ray_workers.check_answer(ray_address)
 
 
 def test_a_count_of_logs_read_here_has_all_of_them(arc: Arc, tmp_path: Path) -> None:

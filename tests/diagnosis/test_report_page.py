@@ -182,7 +182,8 @@ def test_page_names_every_job_node_cause_and_restart() -> None:
         "unpack it first",
         "2026-07-01 12:50 to 12:54 5 of 8 nodes of pool gpu",
         "waits for a node that fits (0 of 12 nodes are available",
-        "compare what the instance type requests with what the nodes have free",
+        "wait until a node is free or the pool grows",
+        "ask for an instance type with more memory",
         "NotReady once, 11 good attempts since",
         "a failure rate above 22 % is excluded",
         "nothing was recorded from 2026-07-01 11:20 to 11:50",
@@ -411,3 +412,21 @@ def test_every_verdict_and_outcome_has_words_in_its_badge(name: str) -> None:
         DiagnosisReport((one,), (job,), (Verdict("aks-gpu-31415926-vmss000001", level),))
     )
     assert f'<span class="badge b-{name}">{name.replace("-", " ")}</span>' in page
+
+
+def test_sweep_is_one_row_with_its_count_that_its_name_finds() -> None:
+    trials = [
+        replace(made(f"trial_{number}", 0, "a", number, 1, CauseKind.USER), family="my_sweep")
+        for number in range(4)
+    ]
+    trials.append(made("alone", 0, "a", 9, 1, CauseKind.USER))
+    report = DiagnosisReport(tuple(trials), tuple(job_of([item]) for item in trials))
+    rows = report_page.page(report)["rows"]
+    assert [(row.get("name"), row.get("count"), len(row["jobs"])) for row in rows] == [
+        (None, None, 1),
+        ("my_sweep", 4, 4),
+    ]
+    assert all("my_sweep" in entry["text"] for entry in rows[1]["jobs"])
+    assert "my_sweep" not in rows[0]["jobs"][0]["text"]
+    words = " ".join(" ".join(Page(report_page.render(report)).text).split())
+    assert "my_sweep 4 jobs failed user error (4)" in words

@@ -17,7 +17,7 @@ from tests.support import ROOT, unavailable
 
 pytestmark = pytest.mark.real
 
-VISIBLE = "[...document.querySelectorAll('details.job')].filter(e => e.offsetParent)"
+VISIBLE = "[...document.querySelectorAll('details.job')].filter(e => e.checkVisibility())"
 VISIBLE_JOBS = f"{VISIBLE}.map(e => e.dataset.text.split(' ')[0])"
 CHOOSE = """(id, value) => {
   const e = document.getElementById(id);
@@ -69,8 +69,7 @@ def test_search_shows_only_what_has_every_word_and_says_how_many(
     browser.evaluate("document.getElementById('search').focus()")
     browser.type("SPOT calm")
     assert browser.evaluate(VISIBLE_JOBS) == ["calm_pear_9x1"]
-    assert browser.evaluate(SHOWN) == "1 of 13 jobs, 0 of 12 nodes"
-    assert browser.evaluate("document.getElementById('no-node').offsetParent !== null")
+    assert browser.evaluate(SHOWN) == "1 of 13 jobs, 3 of 12 nodes"  # the nodes of that job
     browser.press(*ESCAPE)
     assert browser.evaluate(VISIBLE_JOBS) == everything
 
@@ -91,6 +90,79 @@ def test_no_match_is_reported(browser: Browser, page: Path) -> None:
     browser.type("no such thing")
     assert browser.evaluate(VISIBLE_JOBS) == []
     assert browser.evaluate("document.getElementById('nothing').offsetParent !== null")
+    assert browser.evaluate("document.getElementById('no-node').offsetParent !== null")
+
+
+SECTIONS = "[...document.querySelectorAll('main h2')].filter(e => e.offsetParent).map(e => e.id)"
+CARD = """(() => {
+  const box = (e) => e.getBoundingClientRect();
+  const card = [...document.querySelectorAll('.answer')].filter(e => e.checkVisibility());
+  return [card.length, card[0].innerText.replace(/\\s+/g, ' '), box(card[0]).top, box(card[0]).bottom];
+})()"""
+
+
+@pytest.mark.parametrize(("width", "height"), [(1200, 900), (900, 800), (375, 812)])
+def test_searched_job_has_its_card_first_its_nodes_below_and_no_other_incident(
+    browser: Browser, page: Path, width: int, height: int
+) -> None:
+    """The ten-second test: the answer is on the first screen, open, without a click."""
+    browser.open(page, width=width, height=height, fragment="search=calm_pear_9x1")
+    browser.evaluate("new Promise(resolve => setTimeout(resolve, 600))")  # smooth scrolling
+    count, text, top, bottom = browser.evaluate(CARD)
+    assert count == 1
+    assert "before that, it failed on aks-spot-27182818-vmss000002: Azure reclaimed" in text
+    assert "nothing: it succeeded" in text
+    assert 0 <= top < bottom <= height
+    heading = "document.getElementById('jobs').getBoundingClientRect().top"
+    search = "document.querySelector('.find').getBoundingClientRect().bottom"
+    assert browser.evaluate(f"{search} <= {heading}"), "the search does not cover the heading"
+    assert browser.evaluate(SECTIONS)[:2] == ["jobs", "nodes"]
+    assert "incidents" not in browser.evaluate(SECTIONS), "none of its nodes was in one"
+    assert browser.evaluate(VISIBLE_NODES) == [f"{GPU}02", f"{SPOT}01", f"{SPOT}02"]
+    browser.evaluate(f"({CHOOSE})('search', 'brave_fig_4k2')")
+    assert browser.evaluate(CARD)[0] == 1, "the other card is closed again"
+    assert browser.evaluate(SECTIONS)[:3] == ["jobs", "nodes", "incidents"]
+    browser.evaluate("document.getElementById('clear').click()")
+    assert browser.evaluate(SECTIONS)[:3] == ["incidents", "nodes", "jobs"]
+    assert browser.evaluate(
+        "[...document.querySelectorAll('.answer')].every(e => !e.checkVisibility())"
+    )
+
+
+def test_four_hundred_jobs_are_short_on_a_phone_and_every_one_is_found(
+    browser: Browser, tmp_path: Path
+) -> None:
+    path = tmp_path / "phone.html"
+    path.write_text(report_page.render(large_report(jobs=404)), encoding="utf-8")
+    browser.open(path, width=375, height=812)
+    assert browser.evaluate("document.documentElement.scrollHeight") <= 3_000
+    groups = "[...document.querySelectorAll('.group > summary')].map(e => e.innerText.replace(/\\s+/g, ' '))"
+    assert "7 jobs failed user error" in browser.evaluate(groups)
+    assert browser.evaluate(VISIBLE_JOBS) == []
+    browser.evaluate("document.querySelector('.group > summary').focus()")
+    browser.press(*ENTER)
+    assert len(browser.evaluate(VISIBLE_JOBS)) == 7
+    browser.evaluate(f"({CHOOSE})('search', 'job_00403')")
+    assert browser.evaluate(VISIBLE_JOBS) == ["job_00403"]
+    assert browser.evaluate(CARD)[0] == 1
+    browser.evaluate(f"({CHOOSE})('search', '')")
+    assert len(browser.evaluate(VISIBLE_JOBS)) == 7, "what a person opened stays open"
+
+
+def test_many_different_jobs_are_folded_and_shown_on_request(
+    browser: Browser, tmp_path: Path
+) -> None:
+    report = sample_report()
+    path = tmp_path / "folded.html"
+    path.write_text(report_page.render(report), encoding="utf-8")
+    browser.open(path, width=375)
+    assert len(browser.evaluate(VISIBLE_JOBS)) == 5
+    assert browser.evaluate("document.getElementById('unfold-jobs').innerText").startswith(
+        "Show all 13"
+    )
+    browser.evaluate("document.getElementById('unfold-jobs').click()")
+    assert len(browser.evaluate(VISIBLE_JOBS)) == 13
+    assert browser.evaluate("document.activeElement.tagName") == "SUMMARY"
 
 
 def test_filters_by_outcome_and_cause_work_together(browser: Browser, page: Path) -> None:
@@ -482,6 +554,43 @@ def test_screen_reader_finds_landmarks_headings_and_names(browser: Browser, page
     names = " ".join(node["name"] for node in tree if node["role"] == "image")
     assert "first attempt on aks-gpu-31415926-vmss000003: node out of memory" in names
     assert "first attempt worker-0 on aks-gpu-31415926-vmss000000: gang collateral" in names
+
+
+@pytest.fixture(scope="module")
+def axe() -> str:
+    """The source of axe-core, which knows the rules of WCAG."""
+    found = subprocess.run(
+        [ROOT / "scripts" / "axe"], capture_output=True, text=True, timeout=300, check=False
+    )
+    if found.returncode:
+        unavailable(f"scripts/axe: {found.stderr.strip()[-300:]}")
+    return Path(found.stdout.strip()).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("opened", [False, True])
+@pytest.mark.parametrize(("width", "dark"), [(1200, False), (1200, True), (375, False)])
+@pytest.mark.parametrize("large_fleet", [False, True])
+def test_axe_has_no_serious_finding(
+    browser: Browser,
+    page: Path,
+    tmp_path: Path,
+    axe: str,
+    width: int,
+    dark: bool,
+    opened: bool,
+    large_fleet: bool,
+) -> None:
+    if large_fleet:
+        page = tmp_path / "fleet.html"
+        page.write_text(report_page.render(large_report(jobs=60, nodes=20)), encoding="utf-8")
+    browser.open(page, width=width, dark=dark)
+    if opened:
+        browser.evaluate("document.querySelectorAll('details').forEach(e => { e.open = true; })")
+    browser.evaluate(axe + "; 0")
+    findings = browser.evaluate(
+        "axe.run().then(r => r.violations.map(v => [v.impact, v.id, v.nodes[0].html.slice(0, 200)]))"
+    )
+    assert [item for item in findings if item[0] in ("serious", "critical")] == []
 
 
 CONTRAST = """

@@ -8,14 +8,12 @@ import pytest
 
 from arc_toolkit.diagnosis.formats.report_formats import to_markdown
 from arc_toolkit.diagnosis.formats.report_text import (
-    LONGEST_DETAIL,
-    WAITING,
     detail,
     overview,
-    route,
     route_text,
     summary,
 )
+from arc_toolkit.diagnosis.job_card import LONGEST_DETAIL
 from arc_toolkit.diagnosis.model import (
     CauseKind,
     DiagnosisReport,
@@ -25,6 +23,7 @@ from arc_toolkit.diagnosis.model import (
     RunOutcome,
     Stats,
     UnevenPool,
+    Verdict,
     Waiting,
     WaitingFor,
 )
@@ -86,15 +85,10 @@ def test_long_message_about_waiting_is_cut_at_a_word() -> None:
     assert words.endswith("insufficient ...")
 
 
-def test_every_kind_of_waiting_has_words_and_advice() -> None:
-    assert set(WAITING) == set(WaitingFor)
-    assert len({traits.label for traits in WAITING.values()}) == len(WAITING)
-
-
 def test_detail_of_a_waiting_job_has_the_evidence_and_what_to_check() -> None:
     text = detail(report_of_job(sample_report(), "lone_bay_6e1"))
     assert "1 attempt, waits for a node that fits" in text
-    assert "waits for a node that fits: compare what the instance type requests" in text
+    assert "what to do       wait until a node is free or the pool grows" in text
     assert "pod condition Unschedulable at 2026-07-01T12:30:00Z: 0 of 12 nodes" in text
     assert "ended" not in text
 
@@ -147,12 +141,8 @@ def test_several_attempts_in_a_row_on_one_node_are_counted() -> None:
 def test_gang_shows_the_node_of_the_rank_that_failed_first() -> None:
     gang = [item for item in sample_report().attempts if item.job == "wide_yew_3a9"]
     assert route_text(gang) == f"{GPU}02 (+3 nodes) -> {GPU}04 (+3 nodes)"
-    steps, left_out = route(gang, 3)
-    assert (steps[0].nodes, steps[0].note, left_out) == (
-        [f"{GPU}0{rank}" for rank in (2, 0, 1)],
-        "+1 node",
-        0,
-    )
+    first = route_text(gang, ranks=3).partition(" -> ")[0]
+    assert first == f"{GPU}02, {GPU}00, {GPU}01 (+1 node)"
 
 
 def test_many_attempts_are_cut_and_counted() -> None:
@@ -174,6 +164,77 @@ def test_summary_names_only_what_was_read() -> None:
     assert summary(DiagnosisReport(stats=Stats(pods=1, nodes=2))).startswith(
         "1 pod, 2 nodes, 0 events: "
     )
+
+
+def test_card_comes_first_in_the_detail_of_a_job() -> None:
+    text = detail(report_of_job(sample_report(), "dull_plum_7r3"))
+    lines = text.splitlines()
+    assert lines[0] == "dull_plum_7r3"
+    assert [row[2:17].strip() for row in lines[1:7]] == [
+        "what happened",
+        "what to do",
+        "whose fault",
+        "is the node bad",
+        "where",
+        "log to open",
+    ]
+    assert (
+        "It failed in attempt 3 on aks-gpu-31415926-vmss000006: the job needs more memory" in text
+    )
+    assert "the job's own (high confidence)" in text
+    assert "is the node bad  no: aks-gpu-31415926-vmss000000 and 2 other nodes: none of 14" in text
+    assert "ask for an instance type with more memory" in text
+
+
+@pytest.mark.parametrize("render", [overview, to_markdown])
+def test_sweep_and_equal_endings_are_one_row_each(render: object) -> None:
+    trials = [
+        replace(attempt(f"sweep_{n}", 0, f"n{n % 3}", n, 1, CauseKind.USER), family="sweep")
+        for n in range(7)
+    ]
+    trials.append(replace(attempt("sweep_7", 0, "n0", 9, 1), family="sweep"))
+    good = [attempt(f"good{n}", 0, "n1", 0, 1) for n in range(6)]
+    jobs = tuple(job_of([item]) for item in (*trials, *good))
+    report = DiagnosisReport(attempts=(*trials, *good), jobs=jobs)
+    text: str = render(report)  # type: ignore[operator]
+    row = line(text, "sweep")
+    for words in ("(8 jobs)", "7 failed, 1 succeeded", "3 nodes", "user error (7)"):
+        assert words in row.replace("\\", "")
+    assert "sweep_3" not in text
+    assert "good3" not in text
+    assert "(6 jobs)" in text
+
+
+def test_all_jobs_and_the_name_of_a_sweep_open_a_group() -> None:
+    trials = [
+        replace(attempt(f"sweep_{n}", 0, "n", n, 1, CauseKind.USER), family="sweep")
+        for n in range(7)
+    ]
+    report = DiagnosisReport(attempts=tuple(trials), jobs=tuple(job_of([item]) for item in trials))
+    assert "--all-jobs" in overview(report)
+    opened = overview(report, ungrouped=True)
+    assert "sweep_3" in opened
+    assert "--all-jobs" not in opened
+    assert len(report_of_job(report, "sweep").jobs) == 7
+
+
+@pytest.mark.parametrize(
+    ("level", "answer"),
+    [
+        (Level.BAD, "yes: a: its reason"),
+        (Level.SUSPECT, "perhaps: a: its reason"),
+        (Level.NOT_ENOUGH_DATA, "not known: a: its reason"),
+        (Level.OK, "no: a: its reason"),
+        (Level.RECOVERED, "no: a: its reason"),
+    ],
+)
+def test_card_says_whether_the_node_is_bad(level: Level, answer: str) -> None:
+    failed = attempt("job", 0, "a", 0, 5, CauseKind.NODE_LOST)
+    report = DiagnosisReport(
+        (failed,), (job_of([failed]),), (Verdict("a", level, reason="its reason"),)
+    )
+    assert f"is the node bad  {answer}" in detail(report)
+    assert "is the node bad  not known" in detail(replace(report, verdicts=()))
 
 
 @pytest.mark.parametrize("render", [overview, to_markdown])

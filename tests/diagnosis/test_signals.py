@@ -193,7 +193,7 @@ def test_the_message_of_an_eviction_tells_its_cause(
 
 
 def test_the_documentation_says_of_every_cause_whether_it_counts_against_the_node() -> None:
-    table = (ROOT / "docs/diagnose.md").read_text().split("| cause | meaning |")[1].split("\n\n")[0]
+    table = (ROOT / "docs/verdicts.md").read_text().split("| cause | meaning |")[1].split("\n\n")[0]
     cells = [
         [cell.strip(" `") for cell in line.split("|")[1:-1]] for line in table.splitlines()[2:]
     ]

@@ -199,6 +199,7 @@ def _finish(
                 outcome=draft.outcome,
                 waiting=draft.waiting,
                 family=family,
+                memory_limit=draft.pod.memory_limit if draft.pod else 0,
                 sources=draft.sources,
                 notes=draft.notes,
             )

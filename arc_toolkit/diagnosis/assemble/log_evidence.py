@@ -82,10 +82,11 @@ def evidence_in_log(scan: LogScan, rank: str | None = None) -> list[FileEvidence
     if scan.ending:
         words, name = scan.ending
         kind, meaning = _ENDING_TEXTS[words]
-        evidence = Evidence(EvidenceSource.LOG, words, f"its log ends with {name}, {meaning}")
+        message = f"its log ends with {name}, {meaning}"
+        evidence = Evidence(EvidenceSource.LOG, words, message, path=scan.path)
         rows.append(FileEvidence(scan.path, evidence, rank, kind))
     for reason, text, fault in facts:
-        evidence = Evidence(EvidenceSource.LOG, reason, f"the job printed: {text}")
+        evidence = Evidence(EvidenceSource.LOG, reason, f"the job printed: {text}", path=scan.path)
         rows.append(
             FileEvidence(scan.path, evidence, rank, CauseKind.NODE_FAULT if fault else None)
         )

@@ -5,42 +5,52 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from arc_toolkit import resources
 from arc_toolkit.diagnosis import times
 from arc_toolkit.diagnosis.formats.report_text import (
     JOB_COLUMNS,
     NODE_COLUMNS,
     RESTART_COLUMNS,
-    attempts_text,
-    causes_text,
     evidence_text,
     incident_text,
     interval_text,
+    job_cells,
+    job_rows,
     levels_text,
     restart_row,
     retried_text,
-    route_text,
     uneven_text,
 )
+from arc_toolkit.diagnosis.job_card import GroupedJobs, JobCard, job_cards, job_groups
 from arc_toolkit.diagnosis.model import (
     Attempt,
     Cause,
     DiagnosisReport,
     Evidence,
+    FileEvidence,
     Incident,
+    Job,
     RecordingGap,
     Restart,
     RunOutcome,
     SkippedFile,
     Stats,
+    Suggestion,
     Verdict,
     Waiting,
 )
-from arc_toolkit.diagnosis.report import NAMED_LEVELS, attempts_by_job, is_troubled, levels
+from arc_toolkit.diagnosis.report import NAMED_LEVELS, attempts_by_job, levels
 from arc_toolkit.output import json_document
 from arc_toolkit.text import printable
 
-# The fields of a record in JSON, in order. Within v1, fields are only added.
+# The fields of a record in JSON, in order; `a=b` is the attribute b, called a there. Within v1,
+# fields are only added.
 FIELDS = {
+    Job: "name run_id outcome retried attempt_count=attempts nodes causes since fails_everywhere "
+    "notes",
+    Verdict: "node verdict=level pool spot vm_instance failures attempts interval_95=interval "
+    "pool_rate p_value history_since=since reason evidence suggestions",
+    FileEvidence: "path node speaks_for=kind evidence",
     Attempt: "number rank node node_truncated pool spot vm_instance start end pod pod_uid "
     "outcome cause waiting "
     "sources notes",
@@ -48,6 +58,8 @@ FIELDS = {
     Waiting: "kind evidence",
     Incident: "start end kind pool pool_size nodes reason",
     Evidence: "source reason message time",
+    JobCard: "happened fault confidence step advice log",
+    GroupedJobs: "name is_family outcomes causes",
     RecordingGap: "start end complete",
     Restart: "run time kind last_step first_step lost_steps lost_seconds gap_seconds keys "
     "confidence source",
@@ -55,8 +67,12 @@ FIELDS = {
     Stats: "files_seen files_read bytes_read seconds pods nodes events prs_files metric_runs "
     "metric_points",
 }
-_NAMES = {record: tuple(names.split()) for record, names in FIELDS.items()}
-TIMES = ("time", "start", "end")
+_NAMES = {
+    record: [(name.partition("=")[0], name.rpartition("=")[2]) for name in names.split()]
+    for record, names in FIELDS.items()
+}
+TIMES = ("time", "start", "end", "since")
+DIGITS = {"interval": 4, "pool_rate": 6, "p_value": 300}  # after the decimal point; others have 3
 COLUMNS = (
     "job run_id attempt rank node node_truncated pool spot vm_instance start end pod pod_uid "
     "outcome waiting_for "
@@ -66,7 +82,8 @@ COLUMNS = (
 
 def to_json(report: DiagnosisReport) -> str:
     """Everything, including every skipped file."""
-    grouped = attempts_by_job(report)
+    grouped, cards, groups = attempts_by_job(report), job_cards(report), job_groups(report)
+    group_of = {job.name: group.name for group in groups for job in group.jobs}
     return json_document.document(
         "diagnose",
         {
@@ -81,33 +98,22 @@ def to_json(report: DiagnosisReport) -> str:
             },
             "jobs": [
                 {
-                    "name": job.name,
-                    "run_id": job.run_id,
-                    "outcome": job.outcome,
-                    "retried": job.retried,
-                    "attempt_count": job.attempts,
-                    "nodes": job.nodes,
-                    "causes": job.causes,
-                    "since": times.iso(job.since),
-                    "fails_everywhere": job.fails_everywhere,
-                    "notes": job.notes,
+                    **_data(job),
+                    "group": group_of.get(job.name),
+                    "card": {
+                        **_data(cards[job.name]),
+                        "nodes": {node.node: node.level for node in cards[job.name].nodes},
+                    },
                     "attempts": _data(grouped.get(job.name, [])),
                 }
                 for job in report.jobs
             ],
-            "nodes": [_verdict(verdict) for verdict in report.verdicts],
+            "groups": [{**_data(group), "jobs": len(group.jobs)} for group in groups],
+            "nodes": _data(report.verdicts),
             "incidents": _data(report.incidents),
             "uneven_pools": _data(report.uneven_pools),
             "restarts": _data(report.restarts),
-            "findings": [
-                {
-                    "path": finding.path,
-                    "node": finding.node,
-                    "speaks_for": finding.kind,
-                    "evidence": _data(finding.evidence),
-                }
-                for finding in report.prs_evidence
-            ],
+            "findings": _data(report.prs_evidence),
             "skipped": _data(report.skipped),
             "gaps": _data(report.gaps),
             "notes": report.notes,
@@ -122,30 +128,13 @@ def _data(value: Any, name: str = "") -> Any:
     if name in TIMES:
         return times.iso(value)
     if isinstance(value, float):
-        return round(value, 3)
+        return round(value, DIGITS.get(name, 3))
     if isinstance(value, list | tuple):
-        return [_data(item) for item in value]
+        return [_data(item, name) for item in value]
+    if isinstance(value, Suggestion):
+        return value.text
     fields = _NAMES.get(type(value))
-    return {field: _data(getattr(value, field), field) for field in fields} if fields else value
-
-
-def _verdict(verdict: Verdict) -> dict[str, Any]:
-    return {
-        "node": verdict.node,
-        "verdict": verdict.level,
-        "pool": verdict.pool,
-        "spot": verdict.spot,
-        "vm_instance": verdict.vm_instance,
-        "failures": verdict.failures,
-        "attempts": verdict.attempts,
-        "interval_95": [round(end, 4) for end in verdict.interval] if verdict.interval else None,
-        "pool_rate": round(verdict.pool_rate, 6) if verdict.pool_rate is not None else None,
-        "p_value": verdict.p_value,
-        "history_since": times.iso(verdict.since),
-        "reason": verdict.reason,
-        "evidence": _data(verdict.evidence),
-        "suggestions": [item.text for item in verdict.suggestions],
-    }
+    return {key: _data(getattr(value, field), field) for key, field in fields} if fields else value
 
 
 def to_csv(report: DiagnosisReport) -> str:
@@ -191,101 +180,27 @@ MOST_ROWS = 200  # an issue is read by people
 
 def to_markdown(report: DiagnosisReport) -> str:
     """For an issue or a pull request."""
-    parts = [
-        _md_jobs(report),
-        _md_incidents(report),
-        _md_uneven_pools(report),
-        _md_nodes(report),
-        _md_restarts(report),
-        _md_findings(report),
-        _md_rest(report),
-    ]
-    return "\n\n".join(filter(None, parts)) or "Nothing to report: no jobs and no nodes."
-
-
-def _md_table(columns: list[str], rows: list[list[str]], right: tuple[int, ...] = ()) -> str:
-    align = "|".join("---:" if index in right else "---" for index in range(len(columns)))
-    return "\n".join(
-        [f"| {' | '.join(columns)} |", f"|{align}|", *[f"| {' | '.join(row)} |" for row in rows]]
-    )
-
-
-def _md_jobs(report: DiagnosisReport) -> str:
-    if not report.jobs:
-        return ""
     grouped = attempts_by_job(report)
-    rows = [
-        [
-            _code(job.name),
-            attempts_text(job),
-            job.outcome,
-            route_text(grouped.get(job.name, []), arrow="→", style=_code),
-            _md(causes_text(job, grouped.get(job.name, []))) or "-",
-            times.short(job.since),
-        ]
-        for job in sorted(report.jobs, key=lambda job: not is_troubled(job))[:MOST_ROWS]
-    ]
-    parts = ["## Jobs and their nodes"]
-    parts += [
-        f"{retried_text(report)}; nodes: {levels_text(report) or 'none known'}.",
-        _md_table(JOB_COLUMNS, rows, (1,)),
-    ]
-    if len(report.jobs) > len(rows):
-        parts.append(f"... and {len(report.jobs) - len(rows)} more jobs.")
-    return "\n\n".join(parts)
-
-
-def _md_nodes(report: DiagnosisReport) -> str:
-    listed = [verdict for verdict in report.verdicts if verdict.level in NAMED_LEVELS][:MOST_ROWS]
-    if not listed:
-        return ""
-    rows = [
-        [_code(item.node), item.level, interval_text(item), _md(item.pool or "-"), _md(item.reason)]
-        for item in listed
-    ]
-    parts = [_md_table(NODE_COLUMNS, rows)]
-    for verdict in listed:
-        if verdict.suggestions:
-            commands = "\n".join(item.text for item in verdict.suggestions if item.is_command)
-            parts.append(f"**{_code(verdict.node)}**: {_md(verdict.suggestions[0].text)}")
-            parts += [f"```sh\n{commands}\n```"] if commands else []
-    return "\n\n".join(parts)
-
-
-def _md_incidents(report: DiagnosisReport) -> str:
-    lines = [f"- {_md(incident_text(incident))}" for incident in report.incidents[:MOST_ROWS]]
-    return (
-        "\n".join(["Incidents: many nodes at the same time, so no node is blamed.", "", *lines])
-        if lines
-        else ""
+    cells = [job_cells(row, grouped, _code, "→") for row in job_rows(report)]
+    text = resources.render(
+        "report.md.j2",
+        report=report,
+        headline=f"{retried_text(report)}; nodes: {levels_text(report) or 'none known'}",
+        jobs=[[*row[:4], _md(row[4]), row[5]] for row in cells],
+        nodes=[node for node in report.verdicts if node.level in NAMED_LEVELS][:MOST_ROWS],
+        most=MOST_ROWS,
+        job_columns=JOB_COLUMNS,
+        node_columns=NODE_COLUMNS,
+        restart_columns=RESTART_COLUMNS,
+        md=_md,
+        code=_code,
+        incident_text=incident_text,
+        interval_text=interval_text,
+        restart_row=restart_row,
+        uneven_text=uneven_text,
     )
-
-
-def _md_uneven_pools(report: DiagnosisReport) -> str:
-    return "\n".join(f"- {_md(uneven_text(pool))}" for pool in report.uneven_pools[:MOST_ROWS])
-
-
-def _md_restarts(report: DiagnosisReport) -> str:
-    rows = [restart_row(item, _code(item.run), "→") for item in report.restarts[:MOST_ROWS]]
-    return (
-        f"## Restarts seen in metrics\n\n{_md_table(RESTART_COLUMNS, rows, (4, 5))}" if rows else ""
-    )
-
-
-def _md_findings(report: DiagnosisReport) -> str:
-    lines = [
-        f"- {_code(finding.path)}: {_md(finding.evidence.message or finding.evidence.reason)}"
-        for finding in report.prs_evidence[:MOST_ROWS]
-    ]
-    return "\n".join(["In the jobs' own files:", "", *lines]) if lines else ""
-
-
-def _md_rest(report: DiagnosisReport) -> str:
-    skipped = [
-        f"- {number} {_md(reason)}" for reason, number in sorted(report.stats.skipped.items())
-    ]
-    parts = ["\n".join(["Not used:", "", *skipped])] if skipped else []
-    return "\n\n".join([*parts, *map(_md, report.notes)])
+    text = re.sub(r"\n{3,}", "\n\n", text).strip()
+    return text or "Nothing to report: no jobs and no nodes."
 
 
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>|#~])")

@@ -16,17 +16,20 @@ from arc_toolkit.diagnosis import times
 from arc_toolkit.diagnosis.assemble.node_signals import TAKEN_AWAY
 from arc_toolkit.diagnosis.formats.report_text import (
     MOST_AVOIDED,
-    WAITING,
     attempts_text,
+    card_lines,
     causes_text,
+    group_causes_text,
     incident_where,
     is_collateral,
     node_text,
-    route,
+    outcomes_text,
+    route_text,
     span_text,
     summary,
     uneven_text,
 )
+from arc_toolkit.diagnosis.job_card import WAITING, GroupedJobs, JobCard, job_cards, job_groups
 from arc_toolkit.diagnosis.judge.suggestions import anti_affinity
 from arc_toolkit.diagnosis.model import (
     Attempt,
@@ -45,6 +48,7 @@ from arc_toolkit.text import plural, printable
 MOST_JOBS = 1000  # the page stays fast; JSON and CSV have the rest
 MOST_NODES = 1000
 MOST_INCIDENTS = 100
+OPEN_INCIDENTS = 3  # lines that are not folded away
 MOST_ATTEMPTS = 100  # of one job
 MOST_BARS = 60
 MOST_SKIPPED = 200
@@ -88,7 +92,7 @@ def render(report: DiagnosisReport) -> str:
 
 def page(report: DiagnosisReport) -> dict[str, Any]:
     """The values of the template."""
-    grouped = attempts_by_job(report)
+    grouped, cards = attempts_by_job(report), job_cards(report)
     jobs = sorted(report.jobs, key=_trouble)
     listed = jobs[:MOST_JOBS]
     nodes = report.verdicts[:MOST_NODES]
@@ -104,13 +108,18 @@ def page(report: DiagnosisReport) -> dict[str, Any]:
     outcomes = Counter(job.outcome for job in listed)
     verdict_counts = Counter(verdict.level for verdict in nodes)
     urgent = sum(job.outcome in URGENT for job in listed)
+    node_ids = {verdict.node: f"node-{index}" for index, verdict in enumerate(nodes)}
+    entries = [_job(job, grouped.get(job.name, []), cards[job.name], node_ids) for job in listed]
+    for number, entry in enumerate(entries):
+        entry["printed"] &= number < PRINTED_JOBS
     bad_or_suspect = sum(verdict.level in PRINTED_LEVELS for verdict in nodes)
     return {
         "report": report,
         "title": f"{plural(len(jobs), 'job')}, {plural(len(bad), 'bad node')}",
         "summary": summary(report),
         "tiles": _tiles(report),
-        "jobs": [_job(job, grouped.get(job.name, [])) for job in listed],
+        "jobs": entries,
+        "rows": _rows(entries, job_groups(report)),
         "jobs_left_out": len(jobs) - len(listed),
         "nodes": [_node(index, verdict) for index, verdict in enumerate(nodes)],
         "nodes_left_out": len(report.verdicts) - len(nodes),
@@ -120,11 +129,12 @@ def page(report: DiagnosisReport) -> dict[str, Any]:
         "pools": sorted(pool for pool in node_pools | attempt_pools if pool),
         "levels": [(level, verdict_counts[level]) for level in Level if verdict_counts[level]],
         "legend": [(name, words) for name, words in GROUPS.items() if name in groups],
-        "node_ids": {verdict.node: f"node-{index}" for index, verdict in enumerate(nodes)},
+        "node_ids": node_ids,
         "anti_affinity": anti_affinity(bad[:MOST_AVOIDED]) if bad else "",
         "reasons": Counter(report.stats.skipped).most_common(),
         "most_attempts": MOST_ATTEMPTS,
         "most_incidents": MOST_INCIDENTS,
+        "open_incidents": OPEN_INCIDENTS,
         "most_skipped": MOST_SKIPPED,
         "printed_jobs": PRINTED_JOBS,
         "printed_nodes": PRINTED_NODES,
@@ -148,57 +158,28 @@ def _tiles(report: DiagnosisReport) -> list[dict[str, Any]]:
     """The counts at the top; each links to a section, and to the filter that shows it."""
     outcomes = Counter(job.outcome for job in report.jobs)
     counts = levels(report)
-    rows = [  # count, one, many, section, filter, tone, and whether it is shown if the count is 0
-        (len(report.jobs), "job", "jobs", "jobs", "outcome=", "", True),
-        (outcomes[RunOutcome.FAILED], "failed", "failed", "jobs", "outcome=failed", "bad", True),
-        (
-            outcomes[RunOutcome.WAITING],
-            "waiting",
-            "waiting",
-            "jobs",
-            "outcome=waiting",
-            "suspect",
-            False,
-        ),
-        (
-            sum(job.retried for job in report.jobs),
-            "retried",
-            "retried",
-            "jobs",
-            "outcome=retried",
-            "",
-            True,
-        ),
-        (len(report.incidents), "incident", "incidents", "incidents", "", "bad", False),
-        (counts[Level.BAD], "bad node", "bad nodes", "nodes", "verdict=bad", "bad", True),
-        (
-            counts[Level.SUSPECT],
-            "suspect node",
-            "suspect nodes",
-            "nodes",
-            "verdict=suspect",
-            "suspect",
-            False,
-        ),
-        (
-            counts[Level.RECOVERED],
-            "recovered node",
-            "recovered nodes",
-            "nodes",
-            "verdict=recovered",
-            "",
-            False,
-        ),
+    retried = sum(job.retried for job in report.jobs)
+    bad, suspect = counts[Level.BAD], counts[Level.SUSPECT]
+    rows = [  # count, words, section, filter, tone, and whether it is shown if the count is 0
+        (len(report.jobs), "job", "jobs", "outcome=", "", True),
+        (outcomes[RunOutcome.FAILED], "failed", "jobs", "outcome=failed", "bad", True),
+        (outcomes[RunOutcome.WAITING], "waiting", "jobs", "outcome=waiting", "suspect", False),
+        (retried, "retried", "jobs", "outcome=retried", "", True),
+        (len(report.incidents), "incident", "incidents", "", "bad", False),
+        (bad, "bad node", "nodes", "verdict=bad", "bad", True),
+        (suspect, "suspect node", "nodes", "verdict=suspect", "suspect", False),
+        (counts[Level.RECOVERED], "recovered node", "nodes", "verdict=recovered", "", False),
     ]
+    adjectives = ("failed", "waiting", "retried")
     return [
         {
             "count": count,
-            "words": singular if count == 1 else several,
+            "words": words if words in adjectives else plural(count, words).partition(" ")[2],
             "section": section if count else "",
             "state": state,
             "tone": tone if count else "",
         }
-        for count, singular, several, section, state, tone, always in rows
+        for count, words, section, state, tone, always in rows
         if count or always
     ]
 
@@ -243,20 +224,42 @@ def _node(index: int, verdict: Verdict) -> dict[str, Any]:
 # --- jobs -----------------------------------------------------------------------------------------
 
 
-def _job(job: Job, attempts: Sequence[Attempt]) -> dict[str, Any]:
+def _rows(entries: list[dict[str, Any]], groups: Sequence[GroupedJobs]) -> list[dict[str, Any]]:
+    """The jobs in their order; a group is where the first of its jobs would be."""
+    group_of = {job.name: group for group in groups for job in group.jobs}
+    rows: dict[str, dict[str, Any]] = {}
+    for entry in entries:
+        name = entry["record"].name
+        group = group_of.get(name)
+        # the name of a group may be that of a job
+        row = rows.setdefault(f"group {group.name}" if group else f"job {name}", {"jobs": []})
+        row["jobs"].append(entry)
+        if group:
+            row["count"], row["name"] = len(group.jobs), group.name if group.is_family else ""
+            entry["text"] += f" {row['name']}"  # the name of a sweep finds its jobs
+            row["outcomes"], row["causes"] = outcomes_text(group), group_causes_text(group)
+            row["tone"] = min(group.outcomes, key=list(RunOutcome).index)
+    return list(rows.values())
+
+
+def _job(
+    job: Job, attempts: Sequence[Attempt], card: JobCard, node_ids: dict[str, str]
+) -> dict[str, Any]:
     causes = causes_text(job, attempts)
     words = [job.name, job.run_id or "", *job.nodes, causes, job.outcome]
     return {
         "record": job,
+        "card": card_lines(card, route_text(attempts, "→")),
+        "node_ids": [node_ids[node] for node in job.nodes if node in node_ids],
         "attempts": attempts,
         "attempts_text": f"{attempts_text(job)} attempts"
         if job.missing
         else plural(job.attempts, "attempt"),
         "causes": causes,
-        "route": route(attempts, RANKS_IN_A_LINE),
+        "route": route_text(attempts, "→", ranks=RANKS_IN_A_LINE),
         "pools": dict.fromkeys(attempt.pool for attempt in attempts if attempt.pool),
         "state": [job.outcome.value, *(["retried"] if job.retried else [])],
-        "urgent": job.outcome in URGENT,
+        "printed": job.outcome in URGENT,
         "when": _start_and_duration(job, attempts),
         "text": " ".join(words),
         "timeline": timeline(attempts),
@@ -358,7 +361,7 @@ def _spans(attempts: Sequence[Attempt]) -> list[tuple[float, float]]:
 def _bar_title(attempt: Attempt) -> str:
     cause = KINDS[attempt.cause.kind].label if attempt.cause else attempt.outcome.value
     if attempt.waiting:
-        cause = WAITING[attempt.waiting.kind].label
+        cause = WAITING[attempt.waiting.kind]
     rank = f" {printable(attempt.rank)}" if attempt.rank else ""
     label = f"retry {attempt.number}" if attempt.number else "first attempt"
     if attempt.node is None and attempt.waiting:

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from arc_toolkit import resources
 from arc_toolkit.diagnosis import times
+from arc_toolkit.diagnosis.job_card import (
+    FAULTS,
+    WAITING,
+    Fault,
+    GroupedJobs,
+    JobCard,
+    job_cards,
+    job_groups,
+    waiting_detail,
+)
 from arc_toolkit.diagnosis.judge.suggestions import anti_affinity
 from arc_toolkit.diagnosis.model import (
     Attempt,
@@ -21,8 +31,6 @@ from arc_toolkit.diagnosis.model import (
     RunOutcome,
     UnevenPool,
     Verdict,
-    Waiting,
-    WaitingFor,
 )
 from arc_toolkit.diagnosis.report import NAMED_LEVELS, attempts_by_job, is_troubled, levels
 from arc_toolkit.diagnosis.signals import KINDS
@@ -34,51 +42,6 @@ NODE_COLUMNS = ["Node", "Verdict", "Failed (95 %)", "Pool", "Why"]
 RESTART_COLUMNS = ["Run", "Time (UTC)", "Kind", "Step", "Lost steps", "Lost time"]
 MOST_AVOIDED = 20  # bad nodes in a soft anti-affinity: a pod still needs a place
 MOST_STEPS = 3  # attempts whose nodes are named in one cell of a table
-# characters of what Kubernetes says about a pod that waits, in one cell of a table
-LONGEST_DETAIL = 120
-
-
-@dataclass(frozen=True, slots=True)
-class WaitingTraits:
-    """What a pod waits for, in words, and what to check."""
-
-    label: str
-    advice: str
-
-
-WAITING: dict[WaitingFor, WaitingTraits] = {
-    WaitingFor.UNSCHEDULABLE: WaitingTraits(
-        "waits for a node that fits",
-        "compare what the instance type requests with what the nodes have free",
-    ),
-    WaitingFor.POD_GROUP: WaitingTraits(
-        "waits until its whole gang fits",
-        "Volcano starts all pods of a job together: look at its PodGroup",
-    ),
-    WaitingFor.QUOTA: WaitingTraits(
-        "waits for quota",
-        "look at the resource quota of the namespace and the capacity of the queue",
-    ),
-    WaitingFor.ADMISSION: WaitingTraits(
-        "waits: its pod was refused",
-        "the API server or a webhook refused the pod: its message says why",
-    ),
-    WaitingFor.IMAGE: WaitingTraits(
-        "waits for its image", "check the name of the image, the registry, and the pull secret"
-    ),
-    WaitingFor.MOUNT: WaitingTraits(
-        "waits for a volume",
-        "check the volumes and secrets of the pod, and the driver that mounts them",
-    ),
-    WaitingFor.SANDBOX: WaitingTraits(
-        "waits for its sandbox", "check the network plugin and the container runtime of the node"
-    ),
-    WaitingFor.CONTAINER: WaitingTraits(
-        "waits for a container to start",
-        "an init container has not ended, or a container cannot be created",
-    ),
-    WaitingFor.UNKNOWN: WaitingTraits("waits, reason unknown", "look at the events of the pod"),
-}
 
 
 def summary(report: DiagnosisReport) -> str:
@@ -141,18 +104,10 @@ def waits_text(job: Job, attempts: Sequence[Attempt]) -> str:
     number = max((attempt.number for attempt in attempts), default=0)
     last = [attempt for attempt in attempts if attempt.number == number]
     waits = [attempt.waiting for attempt in last if attempt.waiting]
-    labels = dict.fromkeys(WAITING[waiting.kind].label for waiting in waits)
+    labels = dict.fromkeys(WAITING[waiting.kind] for waiting in waits)
     details = [detail for waiting in waits if (detail := waiting_detail(waiting))]
     part = f"{len(waits)} of {len(last)} pods: " if 0 < len(waits) < len(last) else ""
     return part + " and ".join(labels) + (f" ({details[0]})" if details else "")
-
-
-def waiting_detail(waiting: Waiting) -> str:
-    """The first evidence in a few words."""
-    if not waiting.evidence:
-        return ""
-    text = printable(waiting.evidence[0].message or waiting.evidence[0].reason)
-    return text if len(text) <= LONGEST_DETAIL else text[:LONGEST_DETAIL].rsplit(" ", 1)[0] + " ..."
 
 
 def span_text(start: float, end: float) -> str:
@@ -200,19 +155,16 @@ def interval_text(verdict: Verdict) -> str:
     return f"{verdict.failures} of {verdict.attempts} ({100 * low:.0f}-{100 * high:.0f} %)"
 
 
-@dataclass(frozen=True, slots=True)
-class RouteStep:
-    """The nodes of one attempt, or of several in a row: the names to show, and remarks."""
+def route_text(
+    attempts: Sequence[Attempt],
+    arrow: str = "->",
+    style: Callable[[str], str] = printable,
+    ranks: int = 1,
+) -> str:
+    """The nodes of each attempt in turn: `a -> b (2 times) -> c (+3 nodes)`.
 
-    nodes: list[str]
-    note: str = ""
-
-
-def route(attempts: Sequence[Attempt], ranks: int) -> tuple[list[RouteStep], int]:
-    """The nodes of each attempt in turn, at most `ranks` of a gang, and the omitted steps.
-
-    The rank that failed first comes before those that it took down; pods that have not started have
-    no node yet.
+    At most `ranks` of a gang are named, the rank that failed first before those that it took down.
+    Pods that have not started have no node yet.
     """
     numbers: dict[int, dict[str, None]] = {}
     for attempt in sorted(attempts, key=lambda item: (item.number, is_collateral(item))):
@@ -229,20 +181,10 @@ def route(attempts: Sequence[Attempt], ranks: int) -> tuple[list[RouteStep], int
     for nodes, count in runs[:MOST_STEPS]:
         notes = [f"{count} times"] if count > 1 else []
         notes += [f"+{plural(len(nodes) - ranks, 'node')}"] if len(nodes) > ranks else []
-        steps.append(RouteStep(nodes[:ranks], ", ".join(notes)))
-    return steps, len(runs) - len(steps)
-
-
-def route_text(
-    attempts: Sequence[Attempt], arrow: str = "->", style: Callable[[str], str] = printable
-) -> str:
-    """`a -> b (2 times) -> c (+3 nodes)`."""
-    steps, left_out = route(attempts, 1)
-    words = [
-        ", ".join(map(style, step.nodes)) + (f" ({step.note})" if step.note else "")
-        for step in steps
-    ]
-    return f" {arrow} ".join(words) + (f" +{left_out}" if left_out else "") or "-"
+        names = ", ".join(map(style, nodes[:ranks]))
+        steps.append(f"{names} ({', '.join(notes)})" if notes else names)
+    left_out = len(runs) - len(steps)
+    return f" {arrow} ".join(steps) + (f" +{left_out}" if left_out else "") or "-"
 
 
 def is_collateral(attempt: Attempt) -> bool:
@@ -301,11 +243,11 @@ def plain(text: str, *_: str) -> str:
     return text
 
 
-def overview(report: DiagnosisReport, style: Style = plain) -> str:
+def overview(report: DiagnosisReport, style: Style = plain, ungrouped: bool = False) -> str:
     """Jobs, incidents, nodes by verdict, suggestions, and what was not used."""
     parts = [
         _headline(report, style),
-        _jobs(report, style),
+        _jobs(report, style, ungrouped),
         _restarts(report.restarts),
         _incidents(report),
         _uneven_pools(report),
@@ -315,10 +257,27 @@ def overview(report: DiagnosisReport, style: Style = plain) -> str:
 
 
 def detail(report: DiagnosisReport, style: Style = plain) -> str:
-    """Every attempt of the report's jobs with its evidence."""
-    grouped = attempts_by_job(report)
-    parts = [_job_detail(job, grouped[job.name], style) for job in report.jobs]
-    parts += [
+    """The card of each job, and its attempts with their evidence."""
+    grouped, cards = attempts_by_job(report), job_cards(report)
+    jobs = []
+    for job in report.jobs:
+        attempts = grouped[job.name]
+        jobs.append((job, card_lines(cards[job.name], route_text(attempts)), attempts))
+    text = resources.render(
+        "report_jobs.txt.j2",
+        jobs=jobs,
+        style=style,
+        cause_text=cause_text,
+        causes_text=causes_text,
+        evidence_text=evidence_text,
+        kinds=KINDS,
+        node_text=node_text,
+        plural=plural,
+        short=times.short,
+        waiting=WAITING,
+    )
+    parts = [
+        text.rstrip("\n"),
         _restarts(report.restarts),
         _incidents(report),
         _uneven_pools(report),
@@ -348,30 +307,86 @@ def _headline(report: DiagnosisReport, style: Style) -> str:
     return style(", ".join(words), "bold")
 
 
-def _jobs(report: DiagnosisReport, style: Style) -> str:
+def job_rows(report: DiagnosisReport, ungrouped: bool = False) -> list[Job | GroupedJobs]:
+    """One row per sweep, pipeline, ending of many jobs, and other job; the worst first."""
+    groups = [] if ungrouped else job_groups(report)
+    members = {job.name for group in groups for job in group.jobs}
+    rows: list[Job | GroupedJobs] = [*groups]
+    rows += [job for job in report.jobs if job.name not in members]
+
+    def trouble(row: Job | GroupedJobs) -> tuple[bool, bool, int]:
+        jobs = row.jobs if isinstance(row, GroupedJobs) else (row,)
+        return (
+            not any(map(is_troubled, jobs)),
+            all(job.outcome is not RunOutcome.FAILED for job in jobs),
+            -max(job.attempts for job in jobs),
+        )
+
+    return sorted(rows, key=trouble)
+
+
+def job_cells(
+    row: Job | GroupedJobs,
+    grouped: dict[str, list[Attempt]],
+    name_style: Callable[[str], str] = printable,
+    arrow: str = "->",
+) -> list[str]:
+    """A row of the table of jobs."""
+    if isinstance(row, Job):
+        attempts = grouped.get(row.name, [])
+        return [
+            name_style(row.name),
+            attempts_text(row),
+            row.outcome,
+            route_text(attempts, arrow, name_style),
+            causes_text(row, attempts) or "-",
+            times.short(row.since),
+        ]
+    count = plural(len(row.jobs), "job")
+    nodes = {node for job in row.jobs for node in job.nodes}
+    starts = [job.since for job in row.jobs if job.since is not None]
+    return [
+        f"{name_style(row.name)} ({count})" if row.is_family else f"({count})",
+        str(sum(job.attempts for job in row.jobs)),
+        outcomes_text(row),
+        plural(len(nodes), "node"),
+        group_causes_text(row),
+        times.short(min(starts, default=None)),
+    ]
+
+
+def outcomes_text(group: GroupedJobs) -> str:
+    """`12 failed, 28 succeeded`."""
+    outcomes = group.outcomes
+    if len(outcomes) == 1:
+        return next(iter(outcomes))
+    return ", ".join(f"{outcomes[word]} {word}" for word in RunOutcome if word in outcomes)
+
+
+def group_causes_text(group: GroupedJobs) -> str:
+    if not group.is_family:
+        return group.name.partition(": ")[2] or "-"
+    words = [f"{KINDS[kind].label} ({count})" for kind, count in group.causes.items()]
+    return ", ".join(words) or "-"
+
+
+def _jobs(report: DiagnosisReport, style: Style, ungrouped: bool) -> str:
     if not report.jobs:
         return ""
-    order = sorted(
-        report.jobs,
-        key=lambda job: (not is_troubled(job), job.outcome is not RunOutcome.FAILED, -job.attempts),
-    )
     grouped = attempts_by_job(report)
-    rows = [
-        [
-            printable(job.name),
-            attempts_text(job),
-            style(job.outcome, *_COLORS[job.outcome]),
-            route_text(grouped.get(job.name, [])),
-            causes_text(job, grouped.get(job.name, [])) or "-",
-            times.short(job.since),
-        ]
-        for job in order[:MOST_ROWS]
-    ]
-    text = _table(JOB_COLUMNS, rows, right=(1,))
-    hidden = len(order) - len(rows)
-    return text + (
-        f"\n... and {plural(hidden, 'more job')} (--format csv has them all)" if hidden else ""
-    )
+    rows = job_rows(report, ungrouped)
+    cells = [job_cells(row, grouped) for row in rows[:MOST_ROWS]]
+    for line, row in zip(cells, rows, strict=False):
+        if isinstance(row, Job):
+            line[2] = style(line[2], *_COLORS[row.outcome])
+    lines = [_table(JOB_COLUMNS, cells, right=(1,))]
+    hidden = rows[MOST_ROWS:]
+    count = sum(len(row.jobs) if isinstance(row, GroupedJobs) else 1 for row in hidden)
+    if hidden:
+        lines.append(f"... and {plural(count, 'more job')} (--format csv has them all)")
+    if any(isinstance(row, GroupedJobs) for row in rows):
+        lines.append("(--all-jobs has one row per job; --job NAME shows a job or a sweep)")
+    return "\n".join(lines)
 
 
 def _nodes(report: DiagnosisReport, style: Style) -> str:
@@ -454,47 +469,26 @@ def _rest(report: DiagnosisReport) -> str:
     return "\n".join([*lines, *map(printable, report.notes)])
 
 
-def _job_detail(job: Job, attempts: list[Attempt], style: Style) -> str:
-    lines = [style(printable(job.name), "bold")]
-    causes = causes_text(job, attempts) or "-"
-    end = (
-        causes
-        if job.outcome is RunOutcome.WAITING
-        else f"ended: {job.outcome.value}, cause: {causes}"
-    )
-    lines.append(f"  {plural(job.attempts, 'attempt')}, {end}")
-    if job.run_id and job.run_id != job.name:
-        lines.append(f"  run id: {printable(job.run_id)}")
-    lines += [f"  note: {printable(note)}" for note in job.notes]
-    for attempt in attempts:
-        lines += ["", *_attempt_detail(attempt, style)]
-    return "\n".join(lines)
+def card_lines(card: JobCard, route: str) -> list[tuple[str, str]]:
+    """The card as pairs of a question and its answer."""
+    sure = "" if card.fault in (Fault.NOBODY, Fault.UNKNOWN) else f" ({card.confidence} confidence)"
+    return [
+        ("what happened", card.happened),
+        ("what to do", card.advice),
+        ("whose fault", FAULTS[card.fault] + sure),
+        ("is the node bad", _nodes_answer(card.nodes)),
+        ("where", route),
+        ("log to open", card.log or "none here"),
+    ]
 
 
-def _attempt_detail(attempt: Attempt, style: Style) -> list[str]:
-    rank = f", {printable(attempt.rank)}" if attempt.rank else ""
-    title = f"attempt {attempt.number}{rank}: {node_text(attempt.node, attempt.node_truncated)}"
-    lines = [f"  {style(title, 'bold')}  {attempt.outcome.value}"]
-    facts = [f"pool {printable(attempt.pool)}"] if attempt.pool else []
-    if attempt.spot is not None:
-        facts.append("spot" if attempt.spot else "not spot")
-    if attempt.vm_instance is not None:
-        facts.append(f"VM instance {attempt.vm_instance}")
-    if facts:
-        lines.append("    node: " + ", ".join(facts))
-    if attempt.start or attempt.end:
-        lines.append(f"    from {times.short(attempt.start)} to {times.short(attempt.end)} (UTC)")
-    if attempt.pod:
-        lines.append(
-            f"    pod: {printable(attempt.pod)} {printable(attempt.pod_uid or '')}".rstrip()
-        )
-    if attempt.cause:
-        lines.append(f"    cause: {cause_text(attempt.cause)}: {KINDS[attempt.cause.kind].advice}")
-        lines += [f"      {evidence_text(item)}" for item in attempt.cause.evidence]
-    if attempt.waiting:
-        traits = WAITING[attempt.waiting.kind]
-        lines.append(f"    {traits.label}: {traits.advice}")
-        lines += [f"      {evidence_text(item)}" for item in attempt.waiting.evidence]
-    lines += [f"    note: {printable(note)}" for note in attempt.notes]
-    lines += [f"    log: {printable(source)}" for source in attempt.sources]
-    return lines
+def _nodes_answer(verdicts: Sequence[Verdict]) -> str:
+    """`yes: NODE, because ...`, for the worst of the nodes."""
+    worst = min(verdicts, key=lambda verdict: list(Level).index(verdict.level), default=None)
+    if worst is None:
+        return "not known"
+    words = {Level.BAD: "yes", Level.SUSPECT: "perhaps", Level.NOT_ENOUGH_DATA: "not known"}
+    others = ""
+    if len(verdicts) > 1 and worst.level not in words:
+        others = f" and {plural(len(verdicts) - 1, 'other node')}"
+    return f"{words.get(worst.level, 'no')}: {worst.node}{others}: {worst.reason or worst.level}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from arc_toolkit.diagnosis.model import (
     LOG_NAME,
@@ -24,9 +24,12 @@ from arc_toolkit.diagnosis.read import scan
 from arc_toolkit.diagnosis.read.cluster_index import parse_list
 from arc_toolkit.diagnosis.read.scan import LogScan
 from arc_toolkit.diagnosis.read.sources.container_insights import InsightsTables
-from arc_toolkit.diagnosis.read.sources.inventory import Inventory, add, add_remote
+from arc_toolkit.diagnosis.read.sources.inventory import Inventory, add, add_remote, wrong_kind
+from arc_toolkit.diagnosis.read.sources.zips import clean
 from arc_toolkit.diagnosis.read.unpack import TooLarge, error_reason, read_input, read_whole
 from arc_toolkit.errors import ArcError
+from arc_toolkit.kube.pods import RUN_ID_LABEL
+from arc_toolkit.kube.raw import mapping
 from arc_toolkit.output.redaction import show_source
 from arc_toolkit.stderr import Progress
 from arc_toolkit.text import plural
@@ -229,12 +232,26 @@ def read_named(path: str, kind: str) -> ClusterFacts:
     try:
         facts = parse_list(data)
     except ValueError as error:
-        raise ArcError(f"{path}: {error}; save it with `kubectl get {kind} -A -o json`") from None
+        words = wrong_kind(data) or error
+        raise ArcError(f"{path}: {words}; save it with `kubectl get {kind} -A -o json`") from None
     if (facts.pods or facts.nodes or facts.events) and not getattr(facts, kind):
         raise ArcError(
             f"{path}: contains no {kind}; save them with `kubectl get {kind} -A -o json`"
         )
+    if kind == "pods" and facts.pods and not any(map(_is_of_azureml, facts.pods)):
+        raise ArcError(f"{path}: {_no_run_id(facts)}")
     return facts
+
+
+def _is_of_azureml(pod: dict[str, Any]) -> bool:
+    return RUN_ID_LABEL in mapping(mapping(pod.get("metadata")).get("labels"))
+
+
+def _no_run_id(facts: ClusterFacts) -> str:
+    return (
+        f"none of {plural(len(facts.pods), 'pod')} has the label {RUN_ID_LABEL} of AzureML jobs: "
+        f"save pods with `kubectl get pods -A -l {RUN_ID_LABEL} -o json > pods.json`"
+    )
 
 
 def read_prs(inventory: Inventory) -> tuple[list[FileEvidence], int]:
@@ -292,7 +309,12 @@ def read_report(
     size = sum(scan.size for scan in scans)
     stats = Stats(len(scans), inventory.file_count, size, skipped=inventory.counts)
     evidence, stats.prs_files = read_prs(inventory)
-    facts = [*read_kubernetes(inventory), *facts]
+    saved = read_kubernetes(inventory)
+    for part in () if scans or facts or metrics or inventory.side_logs else saved:
+        objects = part.nodes or part.pod_groups or part.volcano_jobs
+        if part.pods and not objects and not any(map(_is_of_azureml, part.pods)):
+            raise ArcError(_no_run_id(part))
+    facts = [*saved, *facts]
     has_pods = any(part.pods for part in facts)
     evidence += read_side_logs(inventory, jobs, scans, stats, without_pods=not has_pods)
     restarts = _read_restarts(metrics, stats)
@@ -301,10 +323,12 @@ def read_report(
         counts = sorted(inventory.counts.items())
         reasons = ", ".join(f"{count} {reason}" for reason, count in counts)
         searched = f"{plural(inventory.file_count, 'file')} searched{': ' * bool(reasons)}{reasons}"
+        frequent = [suffix for suffix, _ in inventory.suffixes.most_common(3) if suffix]
+        searched += f", mostly {', '.join(map(clean, frequent))}" if frequent else ""
         raise ArcError(
-            f"no usable amlarc_cr_bootstrap.log or saved kubectl JSON ({searched}): "
-            "download the logs "
-            "with `az ml job download --all`, or pass a log of `arc-toolkit run` by its name"
+            f"no logs of AzureML jobs (amlarc_cr_bootstrap.log, std_log.txt) and no saved kubectl "
+            f"JSON here ({searched}): download the logs with `az ml job download --all`, or pass a "
+            "log of `arc-toolkit run` by its name"
         )
     return report.build(
         scans, facts, evidence, restarts, inventory.skipped, stats, consume_scans=True

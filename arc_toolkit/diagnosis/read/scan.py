@@ -29,7 +29,7 @@ from arc_toolkit.diagnosis.read.unpack import GZIP, READ_ERRORS, decode_utf_16, 
 from arc_toolkit.notices.run_log import PREFIX, RunRecord, read_run, read_runs
 
 NEEDLE = b"Run on node:"
-# Every plausible form of the line (docs/diagnose.md); a name is a DNS-1123 subdomain.
+# Every plausible form of the line (docs/diagnose-sources.md); a name is a DNS-1123 subdomain.
 NODE_LINE = re.compile(
     rb"Run on node:[ \t]*(?:['\"]|\x1b\[[0-9;]*m){0,8}"
     rb"([A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?)([.-]*)"

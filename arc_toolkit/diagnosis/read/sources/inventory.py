@@ -11,6 +11,7 @@ import os
 import re
 import stat
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
@@ -50,6 +51,18 @@ EXPORTED = re.compile(
     r"(?:^|/)am-kube(?:events|podinventory|nodeinventory)/(?:.*/)?PT\d+M[^/]*\.json$"
 )
 HEAD_BYTES = 4096  # the columns of a CSV
+# What people save instead of JSON or a log: how it begins, and the command that gives what is read.
+_SAVE_JSON = "save JSON with `kubectl get pods,nodes,events -A -o json > cluster.json`"
+WRONG_KINDS = (
+    (re.compile(rb"(?:---\s*|#.*\n)*(?:- )?(?:apiVersion|kind|items):[ \r\n]"), "Kubernetes YAML"),
+    (re.compile(rb"Name: +\S+\r?\n(?:Namespace|Roles|Labels): "), "the text of `kubectl describe`"),
+    (
+        re.compile(
+            rb"(?:NAMESPACE +)?(?:NAME +(?:READY|STATUS|COMPLETIONS|AGE)\b|LAST SEEN +TYPE)"
+        ),
+        "the table of `kubectl get`",
+    ),
+)
 PRS_NAMES = re.compile(r"processed_mini[-_]batches\.csv|node_resource_usage\.csv")
 
 
@@ -68,6 +81,7 @@ class Inventory:
     skipped: list[SkippedFile] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
     file_count: int = 0
+    suffixes: Counter[str] = field(default_factory=Counter)  # of files that diagnose does not read
 
     def skip(self, path: str, reason: str) -> None:
         self.counts[reason] = self.counts.get(reason, 0) + 1
@@ -76,6 +90,7 @@ class Inventory:
     def skip_unrelated(self, path: str) -> None:
         """A file that diagnose does not read; there may be many, so only JSON lists them."""
         self.counts[UNRELATED] = self.counts.get(UNRELATED, 0) + 1
+        self.suffixes[os.path.splitext(path)[1]] += 1
         if self.keep_unrelated:
             self.skipped.append(SkippedFile(clean(path), UNRELATED))
 
@@ -112,6 +127,12 @@ def add_remote(logs: Iterable[LogFile], inventory: Inventory) -> None:
             inventory.skip_unrelated(log.path)
 
 
+def wrong_kind(head: bytes) -> str:
+    """What the first bytes are, if diagnose cannot read it but kubectl can give it as JSON."""
+    text = head.lstrip(b"\xef\xbb\xbf \r\n")
+    return next((words for pattern, words in WRONG_KINDS if pattern.match(text)), "")
+
+
 def add(source: str, inventory: Inventory) -> None:
     """Add one SOURCE of the command line. A source that does not exist is an error."""
     if source == "-":
@@ -131,13 +152,16 @@ def add(source: str, inventory: Inventory) -> None:
         top = ""
         for path in paths:
             if not top or not path.startswith(top):
-                add(path, inventory)
+                if os.path.isdir(path):
+                    _add_folder(path, inventory)
+                else:
+                    _add_named_file(path, inventory, in_glob=True)
                 top = os.path.join(path, "") if os.path.isdir(path) else top
         return None
     return _add_named_file(source, inventory)
 
 
-def _add_named_file(path: str, inventory: Inventory) -> None:
+def _add_named_file(path: str, inventory: Inventory, in_glob: bool = False) -> None:
     """A file passed by name is read whatever its name is; its first bytes decide how."""
     inventory.file_count += 1
     try:
@@ -157,9 +181,17 @@ def _add_named_file(path: str, inventory: Inventory) -> None:
     log = LogFile(clean(path), partial(io.FileIO, path))
     name = os.path.basename(path)
     if not inventory.offer(name, log):
+        if in_glob and (words := wrong_kind(head)):
+            return inventory.skip(path, words)
+        _refuse_wrong_kind(path, head)
         as_json = name.endswith((".json", ".json.gz")) or _is_saved(head)
         (inventory.kubernetes if as_json else inventory.logs).append(log)
     return None
+
+
+def _refuse_wrong_kind(path: str, head: bytes) -> None:
+    if words := wrong_kind(head):
+        raise ArcError(f"{clean(path)}: {words}, expected JSON or a log: {_SAVE_JSON}")
 
 
 def _add_folder(root: str, inventory: Inventory) -> None:
@@ -241,6 +273,7 @@ def _add_stream(name: str, stream: BinaryIO, inventory: Inventory) -> None:
     head = _peek(reader)
     if head.startswith(b"PK\x03\x04"):
         raise ArcError(f"a zip cannot be read from {name}: save it and pass its path")
+    _refuse_wrong_kind(name, head)
     log = LogFile(name, cast(Callable[[], BinaryIO], partial(BoundedStream, reader)))
     (inventory.kubernetes if _is_saved(head) else inventory.streams).append(log)
 
