@@ -22,6 +22,7 @@ from arc_toolkit.checkpoints.manifest import (
     remove,
     verify,
 )
+from arc_toolkit.checkpoints.unavailable import UnusablePlace
 
 TYPE_CHECKING = False  # `typing` alone takes as long to import as all the rest
 if TYPE_CHECKING:
@@ -70,14 +71,31 @@ class RemoteFolder:
     def listing(self) -> list[Checkpoint | InvalidCheckpoint]:
         """Every checkpoint whose manifest is there; `folder` is the name below the URL."""
         entries: list[Checkpoint | InvalidCheckpoint] = []
-        for path in self._find():
+        for path in self._sizes():
             parts = path.split("/")
             if len(parts) == 2 and parts[1] == NAME and parts[0].startswith("step-"):
                 try:
-                    entries.append(parse_manifest(Path(parts[0]), self._read(path)))
+                    entries.append(parse_manifest(Path(parts[0]), self.read(path)))
                 except FileNotFoundError:
                     continue  # the writer has just deleted it
         return entries
+
+    # --- small files of all ranks -----------------------------------------------------------------
+
+    def names(self, folder: str) -> list[str]:
+        return [path.removeprefix(f"{folder}/") for path in self._sizes(folder)]
+
+    def write(self, path: str, content: bytes) -> None:
+        fs, base = self._open()
+        with _raise_os_errors():
+            fs.pipe_file(f"{base}/{path}", content)
+
+    def delete(self, path: str) -> None:
+        fs, base = self._open()
+        with _raise_os_errors():
+            fs.rm_file(f"{base}/{path}")
+
+    # --- checkpoints ------------------------------------------------------------------------------
 
     def upload(self, checkpoint: Checkpoint, go_on: Callable[[], bool]) -> bool:
         """Copy the missing files, and the manifest last; False if `go_on` said to stop."""
@@ -132,11 +150,11 @@ class RemoteFolder:
                 result = InvalidCheckpoint(checkpoint.folder, f"it cannot be downloaded: {error}")
         return result if isinstance(result, InvalidCheckpoint) else None
 
-    def delete(self, name: str) -> None:
+    def remove(self, name: str) -> None:
         """The manifest first: after a crash in between, the rest is not a checkpoint any more."""
+        self.delete(f"{name}/{NAME}")
         fs, base = self._open()
         with _raise_os_errors():
-            fs.rm_file(f"{base}/{name}/{NAME}")
             fs.rm(f"{base}/{name}", recursive=True)
 
     # --- writers ----------------------------------------------------------------------------------
@@ -144,9 +162,7 @@ class RemoteFolder:
     def take_fence(self, writer: str) -> int:
         """The next number. Two writers that take the same one at once differ for `owns`."""
         number = max((row[0] for row in self._writers()), default=0) + 1
-        fs, base = self._open()
-        with _raise_os_errors():
-            fs.pipe_file(f"{base}/{_WRITERS}/{number:08d}-{writer}", b"")
+        self.write(f"{_WRITERS}/{number:08d}-{writer}", b"")
         return number
 
     def owns(self, number: int, writer: str) -> bool:
@@ -154,28 +170,23 @@ class RemoteFolder:
         return max(self._writers(), default=(0, "")) <= (number, writer)
 
     def _writers(self) -> list[tuple[int, str]]:
-        rows = [path.partition("/")[2].partition("-") for path in self._find(_WRITERS)]
+        rows = [name.partition("-") for name in self.names(_WRITERS)]
         return [(int(number), writer) for number, _, writer in rows if number.isdigit()]
 
     # --- files ------------------------------------------------------------------------------------
 
     def _open(self) -> tuple[Any, str]:
         if self._opened is None:
-            try:
-                from fsspec.core import url_to_fs
-            except ImportError:
-                raise OSError(
-                    f"{self.url} needs fsspec and its package for this kind of URL"
-                ) from None
+            if problem := url_problem(self.url, is_local=True):
+                raise UnusablePlace(problem)
+            from fsspec.core import url_to_fs
+
             with _raise_os_errors():
                 fs, base = url_to_fs(
                     self.url, use_listings_cache=False, skip_instance_cache=True, **self._options
                 )
             self._opened = fs, base.rstrip("/")
         return self._opened
-
-    def _find(self, below: str = "") -> list[str]:
-        return list(self._sizes(below))
 
     def _sizes(self, below: str = "") -> dict[str, int]:
         """The files below the URL, or below one of its folders, relative to the URL."""
@@ -189,13 +200,21 @@ class RemoteFolder:
                 if not files:
                     fs.ls(place)
             except FileNotFoundError:
+                self._check_container(fs, base)
                 return {}
         return {
             path.removeprefix(base).lstrip("/"): int(info.get("size") or 0)
             for path, info in files.items()
         }
 
-    def _read(self, path: str) -> bytes:
+    def _check_container(self, fs: Any, base: str) -> None:
+        """A folder that is not there is an empty one; a container that is not there is a mistake,
+        or not created yet."""
+        container = base.partition("/")[0]
+        if container and not fs.exists(container):
+            raise OSError(f"{container} does not exist, or may not be read")
+
+    def read(self, path: str) -> bytes:
         fs, base = self._open()
         with _raise_os_errors():
             content: bytes = fs.cat_file(f"{base}/{path}")
@@ -235,10 +254,10 @@ class Uploader:
         self._waits_at_exit = False
 
     @property
-    def folder(self) -> Path | None:
+    def folder(self) -> str | None:
         """Whose files are being read."""
         with self._lock:
-            return self._uploading.folder if self._uploading is not None else None
+            return self._uploading.folder.name if self._uploading is not None else None
 
     def add(self, checkpoint: Checkpoint, *, is_urgent: bool = False) -> None:
         with self._lock:
@@ -344,39 +363,34 @@ class Mirror:
         writer: str,
         tell: Callable[[str], None],
     ) -> None:
-        self._folder = RemoteFolder(url, options)
+        self.folder = RemoteFolder(url, options)
         self._keep, self._writer, self._tell = keep, writer, tell
         self._number = 0  # of this writer there
         self._names: set[str] = set()
-        self._uploader = Uploader(self._folder, self._check_writer, self._delete_old, tell)
+        self._uploader = Uploader(self.folder, self._check_writer, self._delete_old, tell)
         self.wait = self._uploader.wait
 
     def listing(self) -> list[Checkpoint | InvalidCheckpoint]:
         """Every checkpoint there; its `folder` is only a name."""
-        try:
-            entries = self._folder.listing()
-        except OSError as error:
-            self._tell(
-                f"{self._folder.url} cannot be read, so that only the checkpoints here are known: "
-                f"{error}"
-            )
-            return []
+        entries = self.folder.listing()
         self._names = {entry.folder.name for entry in entries}
         return entries
 
     def download(self, entry: Checkpoint, root: Path) -> Checkpoint | InvalidCheckpoint:
         try:
             root.mkdir(parents=True, exist_ok=True)
-            return self._folder.download(entry, root)
+            return self.folder.download(entry, root)
         except OSError as error:
-            return InvalidCheckpoint(entry.folder, f"it cannot be downloaded: {error}")
+            return InvalidCheckpoint(
+                entry.folder, f"it cannot be downloaded: {error}", is_transient=True
+            )
 
     def become_writer(self) -> int:
         """The next number there; 0 if that is not possible now."""
         try:
-            self._number = self._folder.take_fence(self._writer)
+            self._number = self.folder.take_fence(self._writer)
         except OSError as error:
-            self._tell(f"{self._folder.url} cannot be written to: {error}")
+            self._tell(f"{self.folder.url} cannot be written to: {error}")
         return self._number
 
     def contains(self, checkpoint: Checkpoint) -> bool:
@@ -388,14 +402,14 @@ class Mirror:
         self._uploader.add(checkpoint, is_urgent=is_urgent)
 
     @property
-    def uploading(self) -> Path | None:
-        """The local folder that is being uploaded."""
+    def uploading(self) -> str | None:
+        """The checkpoint that is being uploaded."""
         return self._uploader.folder
 
     def _check_writer(self) -> None:
         if not self._number:
             raise NotTheWriter("this process has no number as a writer there")
-        if not self._folder.owns(self._number, self._writer):
+        if not self.folder.owns(self._number, self._writer):
             raise NotTheWriter(
                 "another process has taken over this store, "
                 "so that this one may not upload any more"
@@ -403,7 +417,7 @@ class Mirror:
 
     def _delete_old(self, uploaded: Checkpoint) -> None:
         """Delete all but the newest `keep`, which were verified before they were copied."""
-        entries = [entry for entry in self._folder.listing() if isinstance(entry, Checkpoint)]
+        entries = [entry for entry in self.folder.listing() if isinstance(entry, Checkpoint)]
         older = [entry for entry in entries if entry.order < uploaded.order]
         for entry in sorted(older, key=lambda entry: entry.order, reverse=True)[self._keep - 1 :]:
-            self._folder.delete(entry.folder.name)
+            self.folder.remove(entry.folder.name)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from arc_toolkit.checkpoints import Store
+from arc_toolkit.checkpoints import Store, StoreUnreadable, StoreUnusable
 from arc_toolkit.checkpoints.manifest import NAME
 from arc_toolkit.checkpoints.remote import RemoteFolder
 from tests.support import ROOT, Result
@@ -176,7 +176,9 @@ def test_a_url_that_does_not_answer_does_not_end_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("arc_toolkit.checkpoints.remote._PAUSES", (0.01,))
-    store = quiet(tmp_path / "a", remote="nosuchscheme://x/y")
+    with pytest.raises(StoreUnusable):
+        quiet(tmp_path / "a", remote="nosuchscheme://x/y").latest()
+    store = quiet(tmp_path / "a", remote="nosuchscheme://x/y", fresh=True)
     assert store.latest() is None
     save(store, 1)
     assert (store.latest() or save).step == 1  # type: ignore[union-attr]
@@ -208,6 +210,15 @@ def test_azurite_resumes_on_another_machine(container: Any, tmp_path: Path) -> N
     found = quiet(tmp_path / "b", remote=url).latest()
     assert found is not None
     assert (found.step, (found / "model.bin").read_bytes()) == (3, b"\3" * 300_000)
+
+
+@pytest.mark.real
+def test_azurite_without_the_container_is_not_a_new_run(container: Any, tmp_path: Path) -> None:
+    here = quiet(tmp_path / "a", remote=f"az://{container.container_name}/new")
+    assert here.latest() is None
+    wrong = quiet(tmp_path / "a", remote=f"az://{container.container_name}-2/new")
+    with pytest.raises(StoreUnreadable, match="does not exist"):
+        wrong.latest()
 
 
 @pytest.mark.real
@@ -335,14 +346,14 @@ def test_a_checkpoint_that_is_deleted_during_the_listing_does_not_hide_the_other
     store = quiet(tmp_path / "a", remote=url)
     save(store, 1)
     save(store, 2)
-    read = RemoteFolder._read
+    read = RemoteFolder.read
 
     def read_late(folder: RemoteFolder, path: str) -> bytes:
         if path.startswith("step-000000000001-"):
             raise FileNotFoundError(path)
         return read(folder, path)
 
-    monkeypatch.setattr(RemoteFolder, "_read", read_late)
+    monkeypatch.setattr(RemoteFolder, "read", read_late)
     assert uploaded(url) == [2]
 
 
