@@ -60,6 +60,7 @@ if TYPE_CHECKING:
 _REPLACED = "another process has taken over this store, so that this one may not save any more"
 
 
+_LATE_SECONDS = 1.0  # before the deadline, for the end itself
 # What no wait can change.
 _PERMANENT = (NotADirectoryError, UnusablePlace)
 
@@ -135,6 +136,7 @@ class Store:
             self._mirror = Mirror(
                 remote, storage_options, keep=keep, writer=self._writer, tell=self._tell
             )
+        self._newest: int | None = None  # the step of the newest checkpoint
         self._agreement: RankAgreement | None = None
         if self._world_size > 1 and not read_only and not os.environ.get(AGREED_VARIABLE):
             place = remote or str(self.root)
@@ -435,6 +437,7 @@ class Store:
         self._shelf.note_verified(Checkpoint(final, manifest))
         self._schedule.note_save(fields["step"], time.monotonic() - began)
         self._eviction.saved_for = fields["notice"]
+        self._newest = fields["step"]
         self._eviction.tell_saved(fields["step"])
         if self._mirror is not None:
             self._mirror.add(Checkpoint(final, manifest), is_urgent=fields["notice"] is not None)
@@ -506,6 +509,7 @@ class Store:
         newest = self._loaded[0] if self._loaded is not None else self.latest()
         first = newest.step + 1 if newest is not None else 0
         if newest is not None:
+            self._newest = newest.step
             self._eviction.tell_saved(newest.step)
             self._resume_upload(newest)
         self._schedule.start(every, first - 1)
@@ -526,6 +530,26 @@ class Store:
                 f"ending with {EVICTED_EXIT_CODE}"
             )
             raise SystemExit(EVICTED_EXIT_CODE)
+
+    def exit_if_late(self) -> None:
+        """Where nothing can be saved, as during validation: end with 143 when no save would fit
+        any more, and say what is lost."""
+        notice = self._eviction.notice
+        if notice is None or notice.step is not None or self._eviction.saved_for == notice.id:
+            return
+        seconds_left = notice.seconds_left()
+        if seconds_left is None or self._schedule.fits(seconds_left - _LATE_SECONDS):
+            return
+        newest = "no checkpoint" if self._newest is None else f"step {self._newest}"
+        self._tell(
+            f"{notice.kind.value} came where nothing can be saved: the newest is {newest}; "
+            f"ending with {EVICTED_EXIT_CODE}"
+        )
+        raise SystemExit(EVICTED_EXIT_CODE)
+
+    def report_inexact(self, reason: str) -> None:
+        """For adapters: what will not be as in a run without interruption."""
+        self._report(f"checkpoints: not exact after a restart: {reason}")
 
     def due(self, step: int, *, samples: int = 0) -> bool:
         """Whether to save now: the interval is over, or an end is announced and a save fits.
