@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -59,6 +60,21 @@ def url_problem(url: str, *, is_local: bool) -> str | None:
     return f"the package {package} is needed for {protocol}://" if is_missing else None
 
 
+class UploadRate:
+    """Bytes per second, of the last uploads that were long enough to tell."""
+
+    def __init__(self) -> None:
+        self._size, self._seconds = 0.0, 0.0
+
+    def note(self, size: int, seconds: float) -> None:
+        # older ones count half as much each time
+        self._size, self._seconds = self._size / 2 + size, self._seconds / 2 + seconds
+
+    def seconds_for(self, size: int) -> float:
+        """How long an upload takes; 0 while nothing is known."""
+        return size * self._seconds / self._size if self._size else 0.0
+
+
 class RemoteFolder:
     """The checkpoints below one URL. Every method raises `OSError` for any trouble."""
 
@@ -67,6 +83,7 @@ class RemoteFolder:
         # Blob stores have no folders to make.
         self._options = {"auto_mkdir": True} if url.startswith("file://") else storage_options or {}
         self._opened: tuple[Any, str] | None = None
+        self.rate = UploadRate()
 
     def listing(self) -> list[Checkpoint | InvalidCheckpoint]:
         """Every checkpoint whose manifest is there; `folder` is the name below the URL."""
@@ -97,18 +114,27 @@ class RemoteFolder:
 
     # --- checkpoints ------------------------------------------------------------------------------
 
-    def upload(self, checkpoint: Checkpoint, go_on: Callable[[], bool]) -> bool:
-        """Copy the missing files, and the manifest last; False if `go_on` said to stop."""
+    def upload(self, checkpoint: Checkpoint, go_on: Callable[[int], bool]) -> bool:
+        """Copy the missing files, and the manifest last.
+
+        `go_on` is asked before each file, with the bytes that are missing; False if it said to
+        stop. The manifest is never left out: with it a checkpoint is complete.
+        """
         name = checkpoint.folder.name
         sizes = self._sizes(name)
-        for entry in checkpoint.manifest["files"]:
-            if not go_on():
+        # A blob appears only when it is whole, and only this checkpoint uses the name.
+        missing = [
+            (entry["path"], entry["size"])
+            for entry in checkpoint.manifest["files"]
+            if sizes.get(f"{name}/{entry['path']}") != entry["size"]
+        ]
+        while missing:
+            if not go_on(sum(size for _, size in missing)):
                 return False
-            # A blob appears only when it is whole, and only this checkpoint uses the name.
-            if sizes.get(f"{name}/{entry['path']}") != entry["size"]:
-                self._put(checkpoint.folder / entry["path"], f"{name}/{entry['path']}")
-        if not go_on():
-            return False
+            path, size = missing.pop(0)
+            began = time.monotonic()
+            self._put(checkpoint.folder / path, f"{name}/{path}")
+            self.rate.note(size, time.monotonic() - began)
         self._put(checkpoint.folder / NAME, f"{name}/{NAME}")
         return True
 
@@ -235,7 +261,8 @@ class Uploader:
     """Uploads in the background: the newest checkpoint, one at a time.
 
     What has begun is finished, or saves that are faster than uploads would leave nothing at the
-    URL; only the last one before an announced end does not wait for it.
+    URL. Before an announced end it is finished too if its rest and the new one fit, or if the new
+    one does not fit anyway: the best checkpoint that can be complete by then counts.
     """
 
     def __init__(
@@ -249,7 +276,8 @@ class Uploader:
         self._next: Checkpoint | None = None
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
-        self._is_newer, self._is_urgent = threading.Event(), threading.Event()
+        self._is_newer = threading.Event()
+        self._deadline: float | None = None  # of the monotonic clock, once an end is announced
         self._uploading: Checkpoint | None = None
         self._waits_at_exit = False
 
@@ -259,12 +287,13 @@ class Uploader:
         with self._lock:
             return self._uploading.folder.name if self._uploading is not None else None
 
-    def add(self, checkpoint: Checkpoint, *, is_urgent: bool = False) -> None:
+    def add(self, checkpoint: Checkpoint, *, seconds_left: float | None = None) -> None:
+        """`seconds_left`: until the announced end."""
         with self._lock:
             self._next = checkpoint
             self._is_newer.set()
-            if is_urgent:
-                self._is_urgent.set()
+            if seconds_left is not None:
+                self._deadline = time.monotonic() + seconds_left
             if self._thread is not None:
                 return
             # Not a daemon: a process that ends normally finishes its upload first.
@@ -303,18 +332,28 @@ class Uploader:
                 checkpoint, self._next = self._next, None
                 self._uploading = checkpoint
                 self._is_newer.clear()
-                self._is_urgent.clear()
                 if checkpoint is None:
                     self._thread = None
                     return
             self._upload(checkpoint)
+
+    def _is_worth_finishing(self, missing: int) -> bool:
+        """Whether to go on with an upload that lacks so many bytes: not if only the newer one fits
+        before the announced end."""
+        with self._lock:
+            newer, deadline = self._next, self._deadline
+        if newer is None or deadline is None:
+            return True
+        seconds_left = deadline - time.monotonic()
+        rest, newest = (self._remote.rate.seconds_for(size) for size in (missing, newer.size))
+        return newest > seconds_left or rest + newest < seconds_left
 
     def _upload(self, checkpoint: Checkpoint) -> None:
         """After a failure it goes on with the missing files, unless a newer one is worth more."""
         for number, pause in enumerate((*_PAUSES, None)):
             try:
                 self._before()
-                if self._remote.upload(checkpoint, lambda: not self._is_urgent.is_set()):
+                if self._remote.upload(checkpoint, self._is_worth_finishing):
                     self._after(checkpoint)
                 return
             except OSError as error:
@@ -397,9 +436,9 @@ class Mirror:
         """Whether it was there at the last `listing`."""
         return checkpoint.folder.name in self._names
 
-    def add(self, checkpoint: Checkpoint, *, is_urgent: bool = False) -> None:
-        """Upload it in the background; before what is being uploaded, if it is urgent."""
-        self._uploader.add(checkpoint, is_urgent=is_urgent)
+    def add(self, checkpoint: Checkpoint, *, seconds_left: float | None = None) -> None:
+        """Upload it in the background; `seconds_left`: until the announced end."""
+        self._uploader.add(checkpoint, seconds_left=seconds_left)
 
     @property
     def uploading(self) -> str | None:

@@ -440,11 +440,16 @@ class Store:
         self._newest = fields["step"]
         self._eviction.tell_saved(fields["step"])
         if self._mirror is not None:
-            self._mirror.add(Checkpoint(final, manifest), is_urgent=fields["notice"] is not None)
+            self._mirror.add(Checkpoint(final, manifest), seconds_left=self._seconds_left())
         try:
             self._shelf.retain(self._local_fence, self._fence, self._in_use())
         except OSError as error:
             self._tell(f"older checkpoints could not be deleted: {error}")
+
+    def _seconds_left(self) -> float | None:
+        """Until the announced end; None if there is none, or if it may come at any moment."""
+        notice = self._eviction.notice
+        return notice.seconds_left() if notice is not None else None
 
     def _in_use(self) -> set[str]:
         """The checkpoints that are being uploaded, or that other ranks begin with."""

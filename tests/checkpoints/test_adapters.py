@@ -85,6 +85,14 @@ def test_keras_with_several_batches_at_once(frameworks: str, tmp_path: Path) -> 
     assert_exact(frameworks, "keras_run", tmp_path, MORE_OPTIONS='{"steps_per_execution": 3}')
 
 
+@pytest.mark.parametrize("kind", ["generator", "arrays"])
+def test_keras_with_an_input_that_cannot_be_positioned_resumes_at_the_epoch(
+    frameworks: str, tmp_path: Path, kind: str
+) -> None:
+    """The input is the same in every epoch here, so that the end is exact."""
+    assert_exact(frameworks, "keras_run", tmp_path, INPUT=kind)
+
+
 def test_keras_with_a_schedule_that_goes_by_the_rate_before(
     frameworks: str, tmp_path: Path
 ) -> None:
