@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from arc_toolkit.checkpoints.manifest import (
     STAGING,
+    BestMetric,
     Checkpoint,
     InvalidCheckpoint,
     file_versions,
@@ -98,14 +99,25 @@ _ASIDE = "damaged"
 class LocalCheckpoints:
     """The checkpoints below `root`, and those that earlier tries of the same job left elsewhere."""
 
-    def __init__(self, root: Path, keep: int, tell: Callable[[str], None]) -> None:
-        self.root, self._keep, self._tell = root, keep, tell
+    def __init__(
+        self,
+        root: Path,
+        keep: int,
+        tell: Callable[[str], None],
+        metric: BestMetric | None = None,
+    ) -> None:
+        self.root, self._keep, self._tell, self._metric = root, keep, tell, metric
         # The files of checkpoints whose bytes this process has compared, as they were then.
         self._verified: dict[Path, list[tuple[int, ...]]] = {}
 
     def note_verified(self, checkpoint: Checkpoint) -> None:
         with suppress(OSError):
             self._verified[checkpoint.folder] = file_versions(checkpoint)
+
+    def best(self, entries: list[Checkpoint | InvalidCheckpoint]) -> Checkpoint | None:
+        """The best valid one by the metric of this store; None without a metric."""
+        ranking = self._metric.ranking(entries) if self._metric is not None else []
+        return next((entry for entry in ranking if self._is_valid(entry)), None)
 
     def _is_valid(self, checkpoint: Checkpoint) -> bool:
         """Looks again: at the bytes too, unless no file has changed since they were compared."""
@@ -157,14 +169,16 @@ class LocalCheckpoints:
         `in_use` is deleted another time.
         """
         newest: list[Checkpoint] = []
-        for entry in self.listing():
+        entries = self.listing()
+        best = self.best(entries)
+        for entry in entries:
             if isinstance(entry, InvalidCheckpoint) or entry.folder.parent != self.root:
                 continue
             if len(newest) < self._keep:
                 if self._is_valid(entry):
                     newest.append(entry)
                 continue
-            if entry.folder.name not in in_use:
+            if entry is not best and entry.folder.name not in in_use:
                 remove(entry.folder)
         self._sweep(fence, number)
 

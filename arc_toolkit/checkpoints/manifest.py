@@ -19,7 +19,7 @@ from zlib import crc32
 
 TYPE_CHECKING = False  # `typing` alone takes as long to import as all the rest
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
     from typing import Any
 
@@ -198,6 +198,24 @@ class Checkpoint:
     @property
     def size(self) -> int:
         return sum(entry["size"] for entry in self.manifest["files"])
+
+
+class BestMetric:
+    """The metric by which the best checkpoint is kept; the lowest value is the best, or the highest
+    one."""
+
+    def __init__(self, name: str, *, is_highest: bool = False) -> None:
+        self.name, self._sign = name, -1.0 if is_highest else 1.0
+
+    def ranking(self, entries: Iterable[Checkpoint | InvalidCheckpoint]) -> list[Checkpoint]:
+        """The best first; those without the metric, or with NaN, are left out."""
+        ranked = []
+        for entry in entries:
+            if isinstance(entry, Checkpoint):
+                value = entry.manifest["metrics"].get(self.name)
+                if isinstance(value, int | float) and value == value:
+                    ranked.append((self._sign * value, entry))
+        return [entry for _, entry in sorted(ranked, key=lambda row: row[0])]
 
 
 def files_below(folder: Path) -> Iterator[str]:

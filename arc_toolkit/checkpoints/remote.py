@@ -16,6 +16,7 @@ from pathlib import Path
 
 from arc_toolkit.checkpoints.manifest import (
     NAME,
+    BestMetric,
     Checkpoint,
     InvalidCheckpoint,
     manifest_bytes,
@@ -401,9 +402,10 @@ class Mirror:
         keep: int,
         writer: str,
         tell: Callable[[str], None],
+        metric: BestMetric | None = None,
     ) -> None:
         self.folder = RemoteFolder(url, options)
-        self._keep, self._writer, self._tell = keep, writer, tell
+        self._keep, self._writer, self._tell, self._metric = keep, writer, tell, metric
         self._number = 0  # of this writer there
         self._names: set[str] = set()
         self._uploader = Uploader(self.folder, self._check_writer, self._delete_old, tell)
@@ -455,8 +457,12 @@ class Mirror:
             )
 
     def _delete_old(self, uploaded: Checkpoint) -> None:
-        """Delete all but the newest `keep`, which were verified before they were copied."""
+        """Delete all but the newest `keep` and the best one, which were verified before they were
+        copied."""
         entries = [entry for entry in self.folder.listing() if isinstance(entry, Checkpoint)]
         older = [entry for entry in entries if entry.order < uploaded.order]
+        best = self._metric.ranking(entries)[:1] if self._metric is not None else []
         for entry in sorted(older, key=lambda entry: entry.order, reverse=True)[self._keep - 1 :]:
+            if entry in best:
+                continue
             self.folder.remove(entry.folder.name)

@@ -20,6 +20,7 @@ from arc_toolkit.checkpoints.local_checkpoints import (
 )
 from arc_toolkit.checkpoints.manifest import (
     STAGING,
+    BestMetric,
     Checkpoint,
     InvalidCheckpoint,
     extra_files,
@@ -76,7 +77,8 @@ class Store:
     `latest` waits for a folder or URL that cannot be read. `fresh=True` allows a start at step 0
     although there are checkpoints that cannot be read or are damaged. `rank` and `world_size` are
     those of torchrun, MPI or Slurm unless they are given; `read_only=True` never writes, and asks
-    no other rank.
+    no other rank. `best` names a metric of `save`: the checkpoint with its lowest value, or its
+    `highest`, is never deleted.
     """
 
     def __init__(
@@ -89,6 +91,8 @@ class Store:
         storage_options: dict[str, Any] | None = None,
         rank: int | None = None,
         world_size: int | None = None,
+        best: str | None = None,
+        highest: bool = False,
         read_only: bool = False,
         fresh: bool = False,
         patience: float | str | None = None,
@@ -119,7 +123,8 @@ class Store:
         self._is_replaced = False  # by another writer
         self._count = 0  # of saves
         self._writer = f"{os.uname().nodename}-{os.getpid()}-{os.urandom(4).hex()}"
-        self._shelf = LocalCheckpoints(self.root, keep, self._tell)
+        metric = BestMetric(best, is_highest=highest) if best is not None else None
+        self._shelf = LocalCheckpoints(self.root, keep, self._tell, metric)
         self._eviction = EvictionState(notices)
         self._schedule = SaveSchedule(
             mean_seconds(evictions_per_hour), has_notices=self._eviction.is_watched
@@ -134,7 +139,12 @@ class Store:
             from arc_toolkit.checkpoints.remote import Mirror
 
             self._mirror = Mirror(
-                remote, storage_options, keep=keep, writer=self._writer, tell=self._tell
+                remote,
+                storage_options,
+                keep=keep,
+                writer=self._writer,
+                tell=self._tell,
+                metric=metric,
             )
         self._newest: int | None = None  # the step of the newest checkpoint
         self._agreement: RankAgreement | None = None
@@ -167,6 +177,10 @@ class Store:
                 self._agreement.announce(newest)
         self._loaded = (newest,)
         return newest
+
+    def best(self) -> Checkpoint | None:
+        """The best valid checkpoint here by the metric `best`; None if there is none."""
+        return self._shelf.best(self.listing())
 
     def listing(self) -> list[Checkpoint | InvalidCheckpoint]:
         """Every local folder that is or should be a checkpoint, newest first, not compared."""

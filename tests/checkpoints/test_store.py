@@ -20,6 +20,7 @@ import pytest
 from arc_toolkit.checkpoints import Checkpoint, CheckpointError, Store, local_checkpoints
 from arc_toolkit.checkpoints.interval import best_interval, mean_seconds
 from arc_toolkit.checkpoints.manifest import NAME, verify
+from arc_toolkit.checkpoints.remote import RemoteFolder
 from arc_toolkit.checkpoints.streams import DigestedFile
 from tests.checkpoints.killed_writer import newest_after_kills
 from tests.support import ROOT
@@ -350,6 +351,27 @@ def test_only_the_last_are_kept(store: Store) -> None:
     for step in range(6):
         save(store, step)
     assert committed(store) == [5, 4, 3]
+
+
+@pytest.mark.parametrize(("highest", "expected"), [(False, 1), (True, 2)])
+def test_the_best_by_a_metric_is_kept_too(tmp_path: Path, highest: bool, expected: int) -> None:
+    url = f"file://{tmp_path}/blobs"
+    options = {"keep": 2, "best": "loss", "highest": highest, "remote": url}
+    store = Store(tmp_path / "c", report=lambda text: None, **options)  # type: ignore[arg-type]
+    losses = [0.5, 0.1, 0.9, math.nan, 0.4, 0.3]
+    for step, loss in enumerate(losses):
+        save(store, step, metrics={"loss": loss})
+        assert store.wait(60)
+    assert committed(store) == [5, 4, expected]
+    best = store.best()
+    assert best is not None
+    assert best.step == expected
+    remote = [entry.order[0] for entry in RemoteFolder(url).listing()]
+    assert sorted(remote) == [expected, 4, 5]
+    (best / "model.bin").write_bytes(b"x")
+    second = store.best()
+    assert second is not None
+    assert second.step == (4 if highest else 5)
 
 
 def test_what_is_older_is_not_deleted_while_a_newer_one_is_damaged(tmp_path: Path) -> None:
