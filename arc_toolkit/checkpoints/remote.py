@@ -346,8 +346,9 @@ class Uploader:
         if newer is None or deadline is None:
             return True
         seconds_left = deadline - time.monotonic()
-        rest, newest = (self._remote.rate.seconds_for(size) for size in (missing, newer.size))
-        return newest > seconds_left or rest + newest < seconds_left
+        seconds_for = self._remote.rate.seconds_for
+        older, newest = seconds_for(missing), seconds_for(newer.size)
+        return newest > seconds_left or older + newest < seconds_left
 
     def _upload(self, checkpoint: Checkpoint) -> None:
         """After a failure it goes on with the missing files, unless a newer one is worth more."""
