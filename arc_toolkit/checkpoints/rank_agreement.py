@@ -53,7 +53,7 @@ def find_rank() -> tuple[int, int]:
     """This process and the number of all: `(0, 1)` if no launcher says anything else."""
     for rank_variable, size_variable in _VARIABLES:
         if (rank := _number_in(rank_variable)) is not None:
-            return rank, max(_number_in(size_variable) or 1, rank + 1)
+            return rank, _number_in(size_variable) or 1
     return 0, _number_in("WORLD_SIZE") or 1
 
 
