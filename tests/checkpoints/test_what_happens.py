@@ -49,6 +49,7 @@ class Scenario:
         except SystemExit as end:
             return f"ends with {end.code}"
         except Killed:
+            store.wait(60)
             return "goes on" + ("; reported" if store.problems else "")
         finally:
             store.wait(60)
