@@ -12,7 +12,8 @@
                 save(folder / "model.bin")
 
 Its own trouble, such as a full disk, is reported and does not end the run, unless `strict=True`
-asks for that.
+asks for that. A store that cannot be read at the start is not an empty one: `latest` waits, and
+then ends the process instead of starting at step 0.
 """
 
 from __future__ import annotations
@@ -20,5 +21,21 @@ from __future__ import annotations
 from arc_toolkit.checkpoints.batches import Batches
 from arc_toolkit.checkpoints.manifest import Checkpoint, InvalidCheckpoint
 from arc_toolkit.checkpoints.store import CheckpointError, Store
+from arc_toolkit.checkpoints.unavailable import (
+    StoreDamaged,
+    StoreUnavailable,
+    StoreUnreadable,
+    StoreUnusable,
+)
 
-__all__ = ["Batches", "Checkpoint", "CheckpointError", "InvalidCheckpoint", "Store"]
+__all__ = [
+    "Batches",
+    "Checkpoint",
+    "CheckpointError",
+    "InvalidCheckpoint",
+    "Store",
+    "StoreDamaged",
+    "StoreUnavailable",
+    "StoreUnreadable",
+    "StoreUnusable",
+]

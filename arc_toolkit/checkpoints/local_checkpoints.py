@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 from arc_toolkit.checkpoints.manifest import (
     STAGING,
+    BestMetric,
     Checkpoint,
     InvalidCheckpoint,
+    file_versions,
     is_unfinished,
     read_manifest,
     remove,
@@ -16,7 +19,7 @@ from arc_toolkit.checkpoints.manifest import (
 
 TYPE_CHECKING = False  # `typing` alone takes as long to import as all the rest
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Set
     from pathlib import Path
 
 
@@ -96,30 +99,57 @@ _ASIDE = "damaged"
 class LocalCheckpoints:
     """The checkpoints below `root`, and those that earlier tries of the same job left elsewhere."""
 
-    def __init__(self, root: Path, keep: int, tell: Callable[[str], None]) -> None:
-        self.root, self._keep, self._tell = root, keep, tell
-        # Checkpoints that this process has verified and need not read again.
-        self.verified: set[Path] = set()
+    def __init__(
+        self,
+        root: Path,
+        keep: int,
+        tell: Callable[[str], None],
+        metric: BestMetric | None = None,
+    ) -> None:
+        self.root, self._keep, self._tell, self._metric = root, keep, tell, metric
+        # The files of checkpoints whose bytes this process has compared, as they were then.
+        self._verified: dict[Path, list[tuple[int, ...]]] = {}
+
+    def note_verified(self, checkpoint: Checkpoint) -> None:
+        with suppress(OSError):
+            self._verified[checkpoint.folder] = file_versions(checkpoint)
+
+    def best(self, entries: list[Checkpoint | InvalidCheckpoint]) -> Checkpoint | None:
+        """The best valid one by the metric of this store; None without a metric."""
+        ranking = self._metric.ranking(entries) if self._metric is not None else []
+        return next((entry for entry in ranking if self._is_valid(entry)), None)
+
+    def _is_valid(self, checkpoint: Checkpoint) -> bool:
+        """Looks again: at the bytes too, unless no file has changed since they were compared."""
+        try:
+            is_unchanged = self._verified.get(checkpoint.folder) == file_versions(checkpoint)
+        except OSError:
+            return False
+        if is_unchanged:
+            return True
+        if verify(checkpoint) is not None:
+            return False
+        self.note_verified(checkpoint)
+        return True
 
     def listing(self) -> list[Checkpoint | InvalidCheckpoint]:
-        """Every folder that is or should be a checkpoint, newest first, without comparing files."""
+        """Every folder that is or should be a checkpoint, newest first, without comparing files.
+
+        OSError if a folder cannot be read: that does not mean that it is empty.
+        """
         folders: list[Path] = []
-        for root in [self.root, *self._retry_folders()]:
-            try:
+        for root in [self.root, *retry_folders(self.root)]:
+            with suppress(FileNotFoundError):
                 folders += [root / name for name in os.listdir(root) if name.startswith("step-")]
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                self._tell(f"{root} cannot be read: {error}")
         entries = [read_manifest(folder) for folder in folders if not os.path.isfile(folder)]
         return sorted(entries, key=lambda entry: entry.order, reverse=True)
 
-    def _retry_folders(self) -> list[Path]:
-        try:
-            return retry_folders(self.root)
-        except OSError as error:
-            self._tell(f"what earlier tries left cannot be listed: {error}")
-            return []
+    @property
+    def has_damaged(self) -> bool:
+        """Whether an earlier process found a damaged checkpoint."""
+        with suppress(FileNotFoundError):
+            return bool(os.listdir(self.root / _ASIDE))
+        return False
 
     def set_aside(self, damage: InvalidCheckpoint) -> None:
         """Move it out of the checkpoints of this run; folders of others are not changed."""
@@ -132,22 +162,23 @@ class LocalCheckpoints:
         except OSError as error:
             self._tell(f"{damage.folder.name} could not be moved aside: {error}")
 
-    def retain(self, fence: int, number: int, in_use: Path | None = None) -> None:
-        """Delete all but the newest `keep`, which are verified first, and unfinished saves.
+    def retain(self, fence: int, number: int, in_use: Set[str] = frozenset()) -> None:
+        """Delete all but the newest `keep` that are valid now, and unfinished saves.
 
         `fence` is this writer's number here, `number` the one in the names of its folders. What is
         `in_use` is deleted another time.
         """
         newest: list[Checkpoint] = []
-        for entry in self.listing():
+        entries = self.listing()
+        best = self.best(entries)
+        for entry in entries:
             if isinstance(entry, InvalidCheckpoint) or entry.folder.parent != self.root:
                 continue
             if len(newest) < self._keep:
-                if entry.folder in self.verified or verify(entry) is None:
-                    self.verified.add(entry.folder)
+                if self._is_valid(entry):
                     newest.append(entry)
                 continue
-            if entry.folder != in_use:
+            if entry is not best and entry.folder.name not in in_use:
                 remove(entry.folder)
         self._sweep(fence, number)
 

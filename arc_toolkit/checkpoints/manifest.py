@@ -19,7 +19,7 @@ from zlib import crc32
 
 TYPE_CHECKING = False  # `typing` alone takes as long to import as all the rest
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
     from typing import Any
 
@@ -163,8 +163,14 @@ class InvalidCheckpoint:
     def order(self) -> tuple[int, int, str]:
         """By step, then by writer, then by save, as the name of the folder says."""
         parts = self.folder.name.split("-")
-        is_numbered = len(parts) > 2 and parts[1].isdigit() and parts[2].isdigit()
-        return (*((int(parts[1]), int(parts[2])) if is_numbered else (-1, 0)), self.folder.name)
+        numbers = (int(parts[1]), int(parts[2])) if self.is_numbered else (-1, 0)
+        return (*numbers, self.folder.name)
+
+    @property
+    def is_numbered(self) -> bool:
+        """Whether the folder has a name that a store gives."""
+        parts = self.folder.name.split("-")
+        return len(parts) > 2 and parts[1].isdigit() and parts[2].isdigit()
 
     def __repr__(self) -> str:
         return f"Damage({str(self.folder)!r}, {self.reason!r})"
@@ -194,6 +200,24 @@ class Checkpoint:
     @property
     def size(self) -> int:
         return sum(entry["size"] for entry in self.manifest["files"])
+
+
+class BestMetric:
+    """The metric by which the best checkpoint is kept; the lowest value is the best, or the highest
+    one."""
+
+    def __init__(self, name: str, *, is_highest: bool = False) -> None:
+        self.name, self._sign = name, -1.0 if is_highest else 1.0
+
+    def ranking(self, entries: Iterable[Checkpoint | InvalidCheckpoint]) -> list[Checkpoint]:
+        """The best first; those without the metric, or with NaN, are left out."""
+        ranked = []
+        for entry in entries:
+            if isinstance(entry, Checkpoint):
+                value = entry.manifest["metrics"].get(self.name)
+                if isinstance(value, int | float) and value == value:
+                    ranked.append((self._sign * value, entry))
+        return [entry for _, entry in sorted(ranked, key=lambda row: row[0])]
 
 
 def files_below(folder: Path) -> Iterator[str]:
@@ -331,6 +355,8 @@ def manifest_bytes(manifest: dict[str, Any]) -> bytes:
 
 def read_manifest(folder: Path) -> Checkpoint | InvalidCheckpoint:
     """The checkpoint in a folder as its manifest describes it; no other file is looked at."""
+    if os.path.islink(folder):
+        return InvalidCheckpoint(folder, "it is a link: what it points to may be of another run")
     try:
         content = (folder / NAME).read_bytes()
     except FileNotFoundError:
@@ -393,17 +419,9 @@ def verify(checkpoint: Checkpoint) -> InvalidCheckpoint | None:
     """Compare every byte with the manifest; None if the checkpoint is valid."""
     folder = checkpoint.folder
     try:
+        if damage := compare_sizes(checkpoint):
+            return damage
         expected = {entry["path"]: entry for entry in checkpoint.manifest["files"]}
-        present = set(files_below(folder))
-        for name in sorted(present - set(expected)):
-            return InvalidCheckpoint(folder, f"{name} does not belong to it")
-        for name, entry in expected.items():
-            if name not in present:
-                return InvalidCheckpoint(folder, f"{name} is missing")
-            if (size := (folder / name).stat().st_size) != entry["size"]:
-                return InvalidCheckpoint(
-                    folder, f"{name} has {size} bytes instead of {entry['size']}"
-                )
         block_size, kind = checkpoint.manifest["block_size"], _digest_kind(checkpoint.manifest)
         for entry in digest_files(folder, list(expected), block_size, kind=kind):
             if entry != expected[entry["path"]]:
@@ -414,6 +432,53 @@ def verify(checkpoint: Checkpoint) -> InvalidCheckpoint | None:
             folder, f"it cannot be read: {error}", is_transient=error.errno is not None
         )
     return None
+
+
+def compare_sizes(checkpoint: Checkpoint) -> InvalidCheckpoint | None:
+    """Whether all files are there and have their size. OSError for what cannot be read."""
+    folder = checkpoint.folder
+    for entry in checkpoint.manifest["files"]:
+        name = entry["path"]
+        try:
+            size = _own_file(folder, name).st_size
+        except (FileNotFoundError, NotADirectoryError):
+            return InvalidCheckpoint(folder, f"{name} is missing")
+        if size != entry["size"]:
+            return InvalidCheckpoint(folder, f"{name} has {size} bytes instead of {entry['size']}")
+    return None
+
+
+def file_versions(checkpoint: Checkpoint) -> list[tuple[int, ...]]:
+    """What changes with any change of a file, for as long as the disk keeps what it has.
+
+    Nobody can set `st_ctime_ns`.
+    """
+    states = [_own_file(checkpoint.folder, entry["path"]) for entry in checkpoint.manifest["files"]]
+    return [(state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns) for state in states]
+
+
+def extra_files(checkpoint: Checkpoint) -> list[str]:
+    """What is in the folder and not in the manifest, such as `.DS_Store`. Nothing reads it."""
+    expected = {entry["path"] for entry in checkpoint.manifest["files"]} | {NAME, _TEMPORARY}
+    paths = (
+        os.path.relpath(os.path.join(top, name), checkpoint.folder)
+        for top, _, names in os.walk(checkpoint.folder)
+        for name in names
+    )
+    return sorted(path for path in paths if path not in expected)
+
+
+def _own_file(folder: Path, name: str) -> os.stat_result:
+    """The state of a file in a checkpoint; OSError without a number if a link leads elsewhere."""
+    path = os.fspath(folder)
+    for part in name.split("/"):
+        if stat.S_ISLNK(os.lstat(path).st_mode):
+            raise OSError(f"{path} is a link")
+        path = os.path.join(path, part)
+    state = os.lstat(path)
+    if not stat.S_ISREG(state.st_mode):
+        raise OSError(f"{name} is not a file but a link, a pipe or a device")
+    return state
 
 
 def remove(folder: Path | None) -> bool:
@@ -440,6 +505,15 @@ def remove(folder: Path | None) -> bool:
 def is_unfinished(folder: Path) -> bool:
     """Whether a save ended before its commit. A checkpoint that lost its manifest is damaged."""
     return os.path.lexists(folder / _TEMPORARY) and not os.path.lexists(folder / NAME)
+
+
+def make_folder(folder: Path) -> None:
+    """Create a folder and the missing ones above it, and make their names durable."""
+    if folder.is_dir():
+        return
+    make_folder(folder.parent)
+    folder.mkdir(exist_ok=True)
+    sync_folder(folder.parent)
 
 
 def sync_folder(folder: Path) -> None:

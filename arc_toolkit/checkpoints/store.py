@@ -20,12 +20,30 @@ from arc_toolkit.checkpoints.local_checkpoints import (
 )
 from arc_toolkit.checkpoints.manifest import (
     STAGING,
+    BestMetric,
     Checkpoint,
     InvalidCheckpoint,
+    extra_files,
+    is_unfinished,
+    make_folder,
     publish,
     save_fields,
     seal,
     verify,
+)
+from arc_toolkit.checkpoints.rank_agreement import (
+    AGREED_VARIABLE,
+    RankAgreement,
+    SharedFolder,
+    find_rank,
+)
+from arc_toolkit.checkpoints.unavailable import (
+    Patience,
+    StoreDamaged,
+    StoreUnreadable,
+    StoreUnusable,
+    UnusablePlace,
+    patience_seconds,
 )
 from arc_toolkit.notices.notice import EVICTED_EXIT_CODE
 from arc_toolkit.stderr import say
@@ -43,6 +61,11 @@ if TYPE_CHECKING:
 _REPLACED = "another process has taken over this store, so that this one may not save any more"
 
 
+_LATE_SECONDS = 1.0  # before the deadline, for the end itself
+# What no wait can change.
+_PERMANENT = (NotADirectoryError, UnusablePlace)
+
+
 class CheckpointError(Exception):
     """A checkpoint could not be saved; raised only by a store with `strict=True`."""
 
@@ -50,7 +73,12 @@ class CheckpointError(Exception):
 class Store:
     """Checkpoints in one folder, with a copy at a URL if there is one.
 
-    Not for several threads; one process per store writes, any number reads.
+    Not for several threads; one process per store writes, any number reads. `patience` is how long
+    `latest` waits for a folder or URL that cannot be read. `fresh=True` allows a start at step 0
+    although there are checkpoints that cannot be read or are damaged. `rank` and `world_size` are
+    those of torchrun, MPI or Slurm unless they are given; `read_only=True` never writes, and asks
+    no other rank. `best` names a metric of `save`: the checkpoint with its lowest value, or its
+    `highest`, is never deleted.
     """
 
     def __init__(
@@ -61,7 +89,13 @@ class Store:
         strict: bool = False,
         remote: str | None = None,
         storage_options: dict[str, Any] | None = None,
+        rank: int | None = None,
         world_size: int | None = None,
+        best: str | None = None,
+        highest: bool = False,
+        read_only: bool = False,
+        fresh: bool = False,
+        patience: float | str | None = None,
         evictions_per_hour: float = EVICTIONS_PER_HOUR,
         notices: NoticeReader | None = None,
         report: Callable[[str], None] | None = None,
@@ -77,16 +111,20 @@ class Store:
 
         self.root = Path(os.path.abspath(root))  # the training code may change its folder
         self._keep, self._strict = keep, strict
-        self._world_size = world_size if world_size is not None else _number_in("WORLD_SIZE", 1)
+        self._fresh, self._patience = fresh, patience_seconds(patience)
+        found_rank, found_size = find_rank()
+        self._rank = found_rank if rank is None else rank
+        self._world_size = world_size if world_size is not None else found_size
         # The first process of a run saves; the others resume from the same checkpoint.
-        self._saves = _number_in("RANK", 0) == 0
+        self._saves = self._rank == 0 and not read_only
         self._report = report or say
         self._fence = self._local_fence = 0
         self._fence_lock = threading.Lock()
         self._is_replaced = False  # by another writer
         self._count = 0  # of saves
         self._writer = f"{os.uname().nodename}-{os.getpid()}-{os.urandom(4).hex()}"
-        self._shelf = LocalCheckpoints(self.root, keep, self._tell)
+        metric = BestMetric(best, is_highest=highest) if best is not None else None
+        self._shelf = LocalCheckpoints(self.root, keep, self._tell, metric)
         self._eviction = EvictionState(notices)
         self._schedule = SaveSchedule(
             mean_seconds(evictions_per_hour), has_notices=self._eviction.is_watched
@@ -101,8 +139,19 @@ class Store:
             from arc_toolkit.checkpoints.remote import Mirror
 
             self._mirror = Mirror(
-                remote, storage_options, keep=keep, writer=self._writer, tell=self._tell
+                remote,
+                storage_options,
+                keep=keep,
+                writer=self._writer,
+                tell=self._tell,
+                metric=metric,
             )
+        self._newest: int | None = None  # the step of the newest checkpoint
+        self._agreement: RankAgreement | None = None
+        if self._world_size > 1 and not read_only and not os.environ.get(AGREED_VARIABLE):
+            place = remote or str(self.root)
+            files = self._mirror.folder if self._mirror is not None else SharedFolder(self.root)
+            self._agreement = RankAgreement(self._rank, self._world_size, place, files)
         # Trouble that did not end the run, and what the last `latest` did not use, with reasons.
         self.problems: list[str] = []
         self.skipped: list[InvalidCheckpoint] = []
@@ -110,33 +159,152 @@ class Store:
     # --- reading ----------------------------------------------------------------------------------
 
     def latest(self) -> Checkpoint | None:
-        """The newest valid checkpoint, after every byte of it was compared; None if there is none.
+        """The newest valid checkpoint, after every byte of it was compared; None in a new run.
 
         What is newer and was not used is in `skipped`; damaged ones are reported and moved aside,
-        never deleted. One that is only at the URL is downloaded.
+        never deleted. One that is only at the URL is downloaded. A place that cannot be read is
+        asked again for as long as `patience` says, and then the process ends: `StoreUnreadable`,
+        exit code 75. It also ends if there are checkpoints and none is valid: `StoreDamaged`, 65.
+
+        Of several ranks the first one chooses, and all others use the same checkpoint.
         """
-        remote_entries = self._mirror.listing() if self._mirror is not None else []
-        self.skipped, newest = [], None
-        # Of two copies the one here comes first: the other one is for the case that it is damaged.
-        for entry in sorted(
-            [*self.listing(), *remote_entries], key=lambda entry: entry.order, reverse=True
-        ):
-            checked = self._check_entry(entry)
-            if isinstance(checked, Checkpoint):
-                newest = checked
-                self._shelf.verified.add(checked.folder)
-                break
-            self.skipped.append(checked)
-            if checked.committed:  # else it may still be being written
-                self._tell(f"{checked.folder.name} is skipped: {checked.reason}")
-                if self._saves and not checked.is_transient:
-                    self._shelf.set_aside(checked)
+        patience = Patience(self._patience, self._report_attempt, self._end_if_evicted)
+        if self._agreement is not None and self._rank > 0:
+            newest = self._agreed_checkpoint(self._agreement, patience)
+        else:
+            newest = self._newest_checkpoint(patience)
+            if self._agreement is not None:
+                self._agreement.announce(newest)
         self._loaded = (newest,)
         return newest
 
+    def best(self) -> Checkpoint | None:
+        """The best valid checkpoint here by the metric `best`; None if there is none."""
+        return self._shelf.best(self.listing())
+
     def listing(self) -> list[Checkpoint | InvalidCheckpoint]:
         """Every local folder that is or should be a checkpoint, newest first, not compared."""
-        return self._shelf.listing()
+        try:
+            return self._shelf.listing()
+        except OSError as error:
+            self._tell(f"{self.root} cannot be read: {error}")
+            return []
+
+    def _newest_checkpoint(self, patience: Patience) -> Checkpoint | None:
+        self.skipped = []
+        while True:
+            newest, skipped, unlisted = self._look()
+            # What was damaged at an earlier look has been moved away since.
+            looked_at = {entry.folder for entry in skipped}
+            self.skipped = skipped + [
+                entry
+                for entry in self.skipped
+                if not entry.is_transient and entry.folder not in looked_at
+            ]
+            unread = [entry for entry in self.skipped if entry.committed and entry.is_transient]
+            problem = next(iter(unlisted), "") or next(
+                (f"{entry.folder.name}: {entry.reason}" for entry in unread), ""
+            )
+            if not problem:
+                break
+            is_permanent = any(isinstance(error, _PERMANENT) for error in unlisted.values())
+            if is_permanent or not patience.wait(problem):
+                # An older one is a loss of some steps; an unknown place may be a loss of all.
+                if self._fresh or (newest is not None and not unlisted):
+                    break
+                raise self._unavailable(StoreUnusable if is_permanent else StoreUnreadable, problem)
+        for entry in self.skipped:
+            if entry.committed:  # else it may still be being written
+                self._tell(f"{entry.folder.name} is skipped: {entry.reason}")
+        if newest is None and not self._fresh and self._has_damage():
+            raise self._unavailable(StoreDamaged, f"{self.root} has no valid checkpoint left")
+        if newest is not None:
+            self._shelf.note_verified(newest)
+            if extra := extra_files(newest):
+                self._tell(f"{newest.folder.name} has files that are ignored: {', '.join(extra)}")
+        return newest
+
+    def _look(
+        self,
+    ) -> tuple[Checkpoint | None, list[InvalidCheckpoint], dict[str, OSError]]:
+        """The newest valid checkpoint, what is newer and not valid, and the places that cannot be
+        listed, with a sentence for each."""
+        entries, unlisted = self._entries()
+        skipped: list[InvalidCheckpoint] = []
+        # Of two copies the one here comes first: the other one is for the case that it is damaged.
+        for entry in sorted(entries, key=lambda entry: entry.order, reverse=True):
+            checked = self._check_entry(entry)
+            if isinstance(checked, Checkpoint):
+                return checked, skipped, unlisted
+            skipped.append(checked)
+            # At once: a copy of it that is downloaded gets its name.
+            if self._saves and checked.committed and not checked.is_transient:
+                self._shelf.set_aside(checked)
+        return None, skipped, unlisted
+
+    def _entries(self) -> tuple[list[Checkpoint | InvalidCheckpoint], dict[str, OSError]]:
+        entries: list[Checkpoint | InvalidCheckpoint] = []
+        unlisted: dict[str, OSError] = {}
+        places = [(str(self.root), self._shelf.listing)]
+        if self._mirror is not None:
+            places.append((self._mirror.folder.url, self._mirror.listing))
+        for place, list_entries in places:
+            try:
+                entries += list_entries()
+            except OSError as error:
+                unlisted[f"cannot read {place}: {error}"] = error
+        return entries, unlisted
+
+    def _has_damage(self) -> bool:
+        """Whether there was a checkpoint once: to start at step 0 would lose a run."""
+        return self._shelf.has_damaged or any(
+            entry.committed
+            or (entry.is_numbered and entry.folder.exists() and not is_unfinished(entry.folder))
+            for entry in self.skipped
+        )
+
+    def _agreed_checkpoint(self, agreement: RankAgreement, patience: Patience) -> Checkpoint | None:
+        """The checkpoint that rank 0 begins with."""
+        this_rank = f"rank {self._rank} of {self._world_size}"
+        choice = None
+        while choice is None:
+            try:
+                choice = agreement.ask(patience.sleep, patience.seconds_left)
+                problem = f"{this_rank} got no answer from rank 0: do all ranks use the same folder or URL?"
+            except OSError as error:
+                problem = f"{this_rank} cannot ask rank 0: {error}"
+            if choice is None and not patience.wait(problem):
+                raise self._unavailable(StoreUnreadable, problem)
+        while choice.folder:
+            entries, _ = self._entries()
+            reason = "it is not there"
+            for entry in entries:
+                if entry.folder.name != choice.folder:
+                    continue
+                checked = self._check_entry(entry)
+                if isinstance(checked, InvalidCheckpoint):
+                    reason = checked.reason
+                elif checked.manifest["digest"] == choice.digest:
+                    return checked
+            problem = f"{this_rank} cannot use {choice.folder}, with which rank 0 begins: {reason}"
+            if not patience.wait(problem):
+                raise self._unavailable(StoreUnreadable, problem)
+        return None
+
+    def _unavailable(
+        self, kind: type[StoreUnusable | StoreUnreadable | StoreDamaged], problem: str
+    ) -> SystemExit:
+        self._tell(f"{problem}; ending with {kind.exit_code} instead of starting at step 0")
+        return kind(problem)
+
+    def _report_attempt(self, text: str) -> None:
+        self._report(f"checkpoints: {text}")
+
+    def _end_if_evicted(self) -> None:
+        """While `latest` waits there is nothing to save."""
+        if (notice := self._eviction.notice) is not None:
+            self._report(f"checkpoints: {notice.kind.value}; ending with {EVICTED_EXIT_CODE}")
+            raise SystemExit(EVICTED_EXIT_CODE)
 
     def _check_entry(self, entry: Checkpoint | InvalidCheckpoint) -> Checkpoint | InvalidCheckpoint:
         if isinstance(entry, InvalidCheckpoint):
@@ -239,6 +407,8 @@ class Store:
 
         if step < 0:
             raise ValueError(f"a step is a number from 0 on, not {step}")
+        if not self._saves:
+            raise OSError(f"rank {self._rank} does not save, only rank 0 does: ask due() first")
         self._become_writer()
         # A name is never used twice: a retry of the same step by another writer has another number.
         # The count tells which of several saves of one step is the newest.
@@ -255,7 +425,7 @@ class Store:
                     self._take_fences()
 
     def _take_fences(self) -> None:
-        self.root.mkdir(parents=True, exist_ok=True)
+        make_folder(self.root)
         self._local_fence = take_fence(self.root, self._writer)
         # Without a number there it is asked for again at the next save.
         self._fence = self._local_fence if self._mirror is None else self._mirror.become_writer()
@@ -278,17 +448,30 @@ class Store:
                 "write into the folder that `save` gives"
             )
         self._loaded = None
-        self._shelf.verified.add(final)
+        self._shelf.note_verified(Checkpoint(final, manifest))
         self._schedule.note_save(fields["step"], time.monotonic() - began)
         self._eviction.saved_for = fields["notice"]
+        self._newest = fields["step"]
         self._eviction.tell_saved(fields["step"])
         if self._mirror is not None:
-            self._mirror.add(Checkpoint(final, manifest), is_urgent=fields["notice"] is not None)
+            self._mirror.add(Checkpoint(final, manifest), seconds_left=self._seconds_left())
         try:
-            in_use = self._mirror.uploading if self._mirror is not None else None
-            self._shelf.retain(self._local_fence, self._fence, in_use)
+            self._shelf.retain(self._local_fence, self._fence, self._in_use())
         except OSError as error:
             self._tell(f"older checkpoints could not be deleted: {error}")
+
+    def _seconds_left(self) -> float | None:
+        """Until the announced end; None if there is none, or if it may come at any moment."""
+        notice = self._eviction.notice
+        return notice.seconds_left() if notice is not None else None
+
+    def _in_use(self) -> set[str]:
+        """The checkpoints that are being uploaded, or that other ranks begin with."""
+        names = [
+            self._mirror.uploading if self._mirror is not None else None,
+            self._agreement.awaited if self._agreement is not None else None,
+        ]
+        return {name for name in names if name is not None}
 
     def _give_up(self, step: int, folder: SaveFolder | None, error: OSError) -> None:
         if folder is not None:
@@ -345,6 +528,7 @@ class Store:
         newest = self._loaded[0] if self._loaded is not None else self.latest()
         first = newest.step + 1 if newest is not None else 0
         if newest is not None:
+            self._newest = newest.step
             self._eviction.tell_saved(newest.step)
             self._resume_upload(newest)
         self._schedule.start(every, first - 1)
@@ -365,6 +549,26 @@ class Store:
                 f"ending with {EVICTED_EXIT_CODE}"
             )
             raise SystemExit(EVICTED_EXIT_CODE)
+
+    def exit_if_late(self) -> None:
+        """Where nothing can be saved, as during validation: end with 143 when no save would fit
+        any more, and say what is lost."""
+        notice = self._eviction.notice
+        if notice is None or notice.step is not None or self._eviction.saved_for == notice.id:
+            return
+        seconds_left = notice.seconds_left()
+        if seconds_left is None or self._schedule.fits(seconds_left - _LATE_SECONDS):
+            return
+        newest = "no checkpoint" if self._newest is None else f"step {self._newest}"
+        self._tell(
+            f"{notice.kind.value} came where nothing can be saved: the newest is {newest}; "
+            f"ending with {EVICTED_EXIT_CODE}"
+        )
+        raise SystemExit(EVICTED_EXIT_CODE)
+
+    def report_inexact(self, reason: str) -> None:
+        """For adapters: what will not be as in a run without interruption."""
+        self._report(f"checkpoints: not exact after a restart: {reason}")
 
     def due(self, step: int, *, samples: int = 0) -> bool:
         """Whether to save now: the interval is over, or an end is announced and a save fits.
@@ -408,8 +612,3 @@ class Store:
     def _tell(self, message: str) -> None:
         self.problems.append(message)
         self._report(f"checkpoints: {message}")
-
-
-def _number_in(variable: str, default: int) -> int:
-    word = os.environ.get(variable, "")
-    return int(word) if word.isdigit() else default

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,9 +25,12 @@ examples:
   arc-toolkit checkpoints verify outputs/checkpoints --format json
   arc-toolkit checkpoints list az://container/jobs/one
   arc-toolkit checkpoints prune outputs/checkpoints --keep 3 --yes
-  python train.py --resume "$(arc-toolkit checkpoints resume outputs/checkpoints)"
+  folder=$(arc-toolkit checkpoints resume outputs/checkpoints) || [ $? -eq 1 ] || exit
+  python train.py --resume "$folder"
 
-exit codes: 0 done, 1 damaged, or nothing to resume from, 2 a folder that cannot be used
+exit codes: 0 done, 1 damaged, or resume: a new run without checkpoints, 2 a folder that cannot be
+used; resume: 65 there are checkpoints, but none is valid, 75 unreadable for longer than --patience:
+try again later
 """
 ACTIONS = {
     "list": "list the checkpoints, without reading their files",
@@ -41,6 +45,9 @@ OPTIONS = """
   --format {table,json} [table]    output format
   --keep N [3] >=2      prune: how many to keep, because the newest may turn out to be damaged
   -y, --yes             prune: delete (default: show what would be deleted)
+  --patience TIME       resume: how long to wait for a folder or URL that cannot be read
+                        (default: $ARC_TOOLKIT_CHECKPOINT_PATIENCE or 10m)
+  --fresh               resume: exit with 1 instead of 65 or 75, to start anew
 """
 
 
@@ -56,19 +63,17 @@ def run(args: argparse.Namespace, console: Console) -> int:
     from arc_toolkit.checkpoints.local_checkpoints import LocalCheckpoints
 
     remote = _remote(args.folder)
-    if remote is not None:
-        if args.action == "resume":
-            return _resume_from_url(args, console)
-        try:
-            entries = sorted(remote.listing(), key=lambda entry: entry.order, reverse=True)
-        except OSError as error:
-            raise ArcError(f"cannot read {_shown(args.folder)}: {error}") from None
-    elif os.path.isdir(args.folder):
-        entries = LocalCheckpoints(Path(args.folder), args.keep, console.note).listing()
-    else:
+    if remote is None and _is_missing(args.folder):
         raise ArcError(f"{_shown(args.folder)} is not a folder")
     if args.action == "resume":
-        return _resume(entries, args, console)
+        return _resume(args, console)
+    try:
+        if remote is not None:
+            entries = sorted(remote.listing(), key=lambda entry: entry.order, reverse=True)
+        else:
+            entries = LocalCheckpoints(Path(args.folder), args.keep, console.note).listing()
+    except OSError as error:
+        raise ArcError(f"cannot read {_shown(args.folder)}: {error}") from None
     if args.action == "list":
         states = [entry if isinstance(entry, InvalidCheckpoint) else None for entry in entries]
     else:
@@ -108,34 +113,35 @@ def _verified(
     return states
 
 
-def _resume_from_url(args: argparse.Namespace, console: Console) -> int:
-    """The newest of the URL and of its local copy, downloaded if it is not here."""
-    from arc_toolkit.checkpoints import Store
-    from arc_toolkit.checkpoints.remote import RemoteFolder
+def _is_missing(folder: str) -> bool:
+    """A folder that cannot be looked at is not a missing one."""
+    try:
+        return not stat.S_ISDIR(os.stat(folder).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
 
-    newest = Store(args.folder, report=console.warn).latest()
+
+def _resume(args: argparse.Namespace, console: Console) -> int:
+    """The newest valid one, of a URL and of its local copy, downloaded if it is not here."""
+    from arc_toolkit.checkpoints import Store, StoreUnavailable
+
+    try:
+        newest = Store(
+            args.folder,
+            read_only=True,
+            fresh=args.fresh,
+            patience=args.patience,
+            report=lambda text: console.warn(printable(text)),
+        ).latest()
+    except StoreUnavailable as problem:  # already reported
+        return problem.exit_code
     if newest is None:
-        try:
-            RemoteFolder(args.folder).listing()
-        except OSError as error:  # "start anew" would be the wrong answer
-            raise ArcError(f"cannot read {_shown(args.folder)}: {error}") from None
         console.note(f"no valid checkpoint in {_shown(args.folder)}")
         return FOUND
     _print_newest(newest, args, console)
     return OK
-
-
-def _resume(
-    entries: list[Checkpoint | InvalidCheckpoint], args: argparse.Namespace, console: Console
-) -> int:
-    for entry in entries:
-        (damage,) = _verified([entry], console)
-        if damage is None:
-            _print_newest(entry, args, console)
-            return OK
-        console.warn(printable(f"{damage.folder.name} is skipped: {damage.reason}"))
-    console.note(f"no valid checkpoint in {_shown(args.folder)}")
-    return FOUND
 
 
 def _print_newest(
@@ -161,7 +167,7 @@ def _prune(
     valid = [entry for entry, damage in zip(entries, states, strict=True) if damage is None]
     for entry in valid[args.keep :]:
         if args.yes and remote is not None:
-            remote.delete(entry.folder.name)
+            remote.remove(entry.folder.name)
         elif args.yes and not remove(entry.folder):
             raise ArcError(f"{_shown(entry.folder)} cannot be deleted")
         console.out(f"{'deleted' if args.yes else 'would delete'} {_shown(entry.folder)}")

@@ -23,6 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from arc_toolkit.checkpoints.rank_agreement import AGREED_VARIABLE
 from arc_toolkit.elastic.agent_server import LineConnection, Message, ReservedPort, connect
 from arc_toolkit.elastic.checkpoint_copies import CopyKeeper, CopyServer, copies_folder, get
 from arc_toolkit.elastic.rank_placement import gpus_of
@@ -346,6 +347,7 @@ class ElasticAgent:
             if self._keeper is not None:
                 for variable in ("ARC_TOOLKIT_CHECKPOINTS", "ADAPTDL_CHECKPOINT_PATH"):
                     job["environment"][variable] = str(self._checkpoints)
+                job["environment"][AGREED_VARIABLE] = "1"  # every node has the same copy
             if self._gpus:
                 rank_gpus = gpus_of(self._gpus, self._slots, int(job["environment"]["LOCAL_RANK"]))
                 job["environment"]["CUDA_VISIBLE_DEVICES"] = ",".join(rank_gpus)

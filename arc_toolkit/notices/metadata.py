@@ -7,29 +7,29 @@ import time
 TYPE_CHECKING = False  # `typing` alone takes as long to import as all the rest
 if TYPE_CHECKING:
     from http.client import HTTPConnection, HTTPResponse
+    from typing import Any
 
-# 169.254.169.254 answers within milliseconds; without a route some machines wait for ever.
-_TIMEOUT = 5.0
+# For a whole answer. 169.254.169.254 gives one within milliseconds; a notice leaves 30 seconds, so
+# that a request which hangs is given up and made again.
+_TIMEOUT = 1.5
 _LARGEST = 1 << 20  # bytes of an answer
 
 
 class SourceTrouble(Exception):
-    """A source failed. `retry`: seconds until the next try; `blocked`: nothing answered."""
+    """A source failed, and is asked again in its next period. `blocked`: nothing answered."""
 
-    def __init__(self, message: str, *, retry: float = 5.0, blocked: bool = False) -> None:
+    def __init__(self, message: str, *, blocked: bool = False) -> None:
         super().__init__(message)
-        self.retry, self.blocked = retry, blocked
+        self.blocked = blocked
 
 
 class Reply:
     """Status and body of an answer."""
 
-    __slots__ = ("_came", "_date", "body", "retry_after", "status")
+    __slots__ = ("_came", "_date", "body", "etag", "status")
 
-    def __init__(
-        self, status: int, body: bytes, retry_after: float | None, date: str | None
-    ) -> None:
-        self.status, self.body, self.retry_after = status, body, retry_after
+    def __init__(self, status: int, body: bytes, etag: str, date: str | None) -> None:
+        self.status, self.body, self.etag = status, body, etag
         self._date, self._came = date, time.time()
 
     @property
@@ -60,10 +60,9 @@ def host_of(endpoint: str) -> str:
 class MetadataClient:
     """Requests to `http://HOST[:PORT]`, never through a proxy."""
 
-    def __init__(self, endpoint: str, *, first_timeout: float = _TIMEOUT) -> None:
+    def __init__(self, endpoint: str) -> None:
         self.endpoint = endpoint
         self._host = host_of(endpoint)
-        self._timeout = first_timeout
         self._connection: HTTPConnection | None = None
 
     def request(
@@ -72,27 +71,33 @@ class MetadataClient:
         path: str,
         headers: dict[str, str],
         body: bytes | None = None,
-        timeout: float | None = None,
+        wait: float = 0.0,
     ) -> Reply:
-        """The answer, whatever its status; SourceTrouble if there is none. A kept connection that
-        was closed is opened again once."""
+        """The answer, whatever its status; SourceTrouble if there is none.
+
+        A kept connection that was closed is opened again once. `wait`: how long the server may
+        take longer than usual.
+        """
         from http.client import HTTPConnection, HTTPException
 
-        for is_last in (False, True):
-            fresh = self._connection is None
+        end = time.monotonic() + _TIMEOUT + wait
+        while True:
+            is_kept = self._connection is not None and self._connection.sock is not None
             try:
-                if self._connection is None:
-                    self._connection = HTTPConnection(self._host, timeout=timeout or self._timeout)
+                if self._connection is None or not is_kept:
+                    self._connection = HTTPConnection(self._host, timeout=_TIMEOUT)
+                    self._connection.connect()
+                    self._connection.sock = _deadline_socket(self._connection.sock)
+                sock: Any = self._connection.sock
+                sock.end = end
+                sock.settimeout(_TIMEOUT)
                 self._connection.request(method, path, body, headers)
-                reply = _read(self._connection.getresponse())
-                self._timeout = _TIMEOUT
-                return reply
+                return _read(self._connection.getresponse())
             except (OSError, ValueError, HTTPException) as error:
                 self.close()
-                if fresh or is_last:
+                if not is_kept or isinstance(error, TimeoutError):
                     text = f"{self.endpoint} does not answer ({type(error).__name__}: {error})"
-                    raise SourceTrouble(text, retry=30.0, blocked=True) from None
-        raise AssertionError("not reached")
+                    raise SourceTrouble(text, blocked=True) from None
 
     def close(self) -> None:
         if self._connection is not None:
@@ -109,16 +114,23 @@ def _read(answer: HTTPResponse) -> Reply:
         raise ValueError("response too large")
     if answer.length:
         raise ConnectionError("the connection was closed in the answer")
-    retry_after = _seconds(answer.getheader("retry-after"))
-    return Reply(answer.status, content, retry_after, answer.getheader("date"))
+    etag = answer.getheader("etag", "")
+    return Reply(answer.status, content, etag, answer.getheader("date"))
 
 
-def _seconds(header: str | None) -> float | None:
-    return (
-        min(float(header), 300.0)
-        if header is not None and header.isascii() and header.isdigit()
-        else None
-    )
+def _deadline_socket(connected: Any) -> Any:
+    """A socket whose time is limited for all reads together: a server that sends a byte per second
+    would otherwise never be too slow."""
+    import socket
+
+    class DeadlineSocket(socket.socket):
+        end = 0.0
+
+        def recv_into(self, *words: Any, **options: Any) -> int:
+            self.settimeout(max(0.001, self.end - time.monotonic()))
+            return super().recv_into(*words, **options)
+
+    return DeadlineSocket(fileno=connected.detach())
 
 
 def parse_http_date(text: str) -> float | None:

@@ -12,6 +12,7 @@ import errno
 import os
 import signal
 import time
+from contextlib import suppress
 
 from arc_toolkit.errors import ArcError
 from arc_toolkit.file_io import reason
@@ -62,6 +63,10 @@ _KILL_SECONDS = 1.0
 _AFTER_SAVE_SECONDS = 2.0
 _LONGEST_PAUSE = 30.0
 _SAME_SECONDS = 1.5
+# Processes that wait for a disk or a driver end only then.
+_ORPHAN_SECONDS = 10.0
+_ORPHAN_LOOK_SECONDS = 0.01
+_PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 
 
 class Supervisor:
@@ -94,6 +99,7 @@ class Supervisor:
         self._environment = environment or {}
         self._restarts = 0
         self._child = 0
+        self._former_children: set[int] = set()
         # On a terminal the process stays in our group, so that Ctrl-C and Ctrl-Z reach it.
         self._own_group = not _is_on_terminal()
         self._stop: Notice | None = None  # SIGTERM to this process
@@ -110,6 +116,9 @@ class Supervisor:
     def run(self) -> int:
         """Until the process has ended for good; its exit code, or 143."""
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED)
+        # Of a script that began with other processes and ended with `exec arc-toolkit run`.
+        self._former_children = _child_processes()
+        _adopt_orphans()
         self._watcher.start()
         try:
             while True:
@@ -133,9 +142,25 @@ class Supervisor:
         while (code := self._reap()) is None:
             self._handle_notice()
             self._take_signal(_TICK)
-        if self._own_group:  # what it left running would hold the GPU and the port of the next one
-            self._kill(signal.SIGKILL)
+        self._end_orphans()
         return code
+
+    def _end_orphans(self) -> None:
+        """What the process left running would hold the GPU and the port of the next one. All of it
+        is, or becomes, a child of this process: see `_adopt_orphans`."""
+        if self._own_group:
+            self._kill(signal.SIGKILL)
+        end = time.monotonic() + _ORPHAN_SECONDS
+        while orphans := _child_processes() - self._former_children:
+            for pid in orphans:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            self._reap()
+            if time.monotonic() > end:
+                numbers = ",".join(map(str, sorted(orphans)))
+                self._log(run_line("trouble", message=f"processes do not end: {numbers}"))
+                return
+            time.sleep(_ORPHAN_LOOK_SECONDS)
 
     def _start(self) -> None:
         environment = {
@@ -344,6 +369,29 @@ class Supervisor:
                 self._log(run_line("end", reason="evicted", step=self._step()))
                 return EVICTED_EXIT_CODE
         return None
+
+
+def _adopt_orphans() -> None:
+    """Become the parent of every process below this one whose own parent ends, whatever its session
+    is: torchrun starts each worker in a new one. PID 1 is that anyway."""
+    import ctypes
+
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def _child_processes() -> set[int]:
+    """Those of this process that have not ended. Empty without /proc."""
+    children = set()
+    with suppress(OSError):
+        for name in os.listdir("/proc"):
+            if name.isdigit():
+                with suppress(OSError, ValueError), open(f"/proc/{name}/stat", "rb") as stream:
+                    # after the name of the program, which may have any characters: state, parent
+                    state, parent = stream.read().rpartition(b")")[2].split()[:2]
+                    if int(parent) == os.getpid() and state not in (b"Z", b"X"):
+                        children.add(int(name))
+    return children
 
 
 def _is_on_terminal() -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 from arc_toolkit.notices.metadata import SourceTrouble
 from arc_toolkit.notices.notice import Notice, earliest
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from arc_toolkit.notices.sources import NoticeSource
-
-AFTER_A_FAULT = 30.0  # seconds until a source with a fault of its own is asked again
 
 
 class Watcher:
@@ -79,14 +78,13 @@ class Watcher:
     def _watch(self, place: int, source: NoticeSource) -> None:
         is_in_trouble, reported = False, set[str]()
         while not self._stopped.is_set():
-            wait = source.period
+            began = time.monotonic()
             try:
                 self._update(place, source.poll())
                 if is_in_trouble:
                     self._report(f"notices: {source.name} answers again")
                 is_in_trouble = False
             except SourceTrouble as trouble:
-                wait = max(wait, trouble.retry)
                 # What was announced holds until an answer takes it back.
                 if trouble.blocked and not is_in_trouble:
                     self._report(
@@ -97,14 +95,14 @@ class Watcher:
                     self._report(f"notices: {trouble}")
                     reported.add(str(trouble))
             except Exception as error:  # the training run must not end because of this
-                wait = AFTER_A_FAULT
                 if not is_in_trouble:
                     self._report(
                         f"notices: {source.name} failed "
                         f"({type(error).__name__}: {error}); trying again"
                     )
                 is_in_trouble = True
-            self._stopped.wait(wait)
+            # Whatever happened: a notice leaves 30 seconds, and none of them is for a pause.
+            self._stopped.wait(max(0.0, began + source.period - time.monotonic()))
 
     def _update(self, place: int, notices: list[Notice]) -> None:
         with self._lock:

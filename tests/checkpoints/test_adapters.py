@@ -6,12 +6,14 @@ import json
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from arc_toolkit.checkpoints import Store
 from tests.support import ROOT, unavailable
 
 pytestmark = [pytest.mark.slow, pytest.mark.real]
@@ -81,6 +83,14 @@ def test_epochs_of_one_batch_are_saved_too(frameworks: str, name: str, tmp_path:
 
 def test_keras_with_several_batches_at_once(frameworks: str, tmp_path: Path) -> None:
     assert_exact(frameworks, "keras_run", tmp_path, MORE_OPTIONS='{"steps_per_execution": 3}')
+
+
+@pytest.mark.parametrize("kind", ["generator", "arrays"])
+def test_keras_with_an_input_that_cannot_be_positioned_resumes_at_the_epoch(
+    frameworks: str, tmp_path: Path, kind: str
+) -> None:
+    """The input is the same in every epoch here, so that the end is exact."""
+    assert_exact(frameworks, "keras_run", tmp_path, INPUT=kind)
 
 
 def test_keras_with_a_schedule_that_goes_by_the_rate_before(
@@ -194,6 +204,39 @@ def test_xgboost_with_random_rows_and_approx_is_not_exact(frameworks: str, tmp_p
     params = {"subsample": 0.6, "tree_method": "approx"}
     result = interrupted(frameworks, "xgboost_run", tmp_path, MORE_PARAMS=json.dumps(params))
     assert 0 < result["difference"] < result["spread"], result
+
+
+@pytest.mark.parametrize("way", ["train", "validate"])
+def test_lightning_saves_at_sigterm_and_ends_with_143(
+    frameworks: str, tmp_path: Path, way: str
+) -> None:
+    """Its own handler ends the process with 0, without a save: Kubernetes would see a finished job."""
+    steps = [-1]
+    for number in range(3):
+        process = subprocess.Popen(
+            [
+                frameworks,
+                "-m",
+                "tests.checkpoints.frameworks.lightning_sigterm",
+                str(tmp_path),
+                way,
+            ],
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""},
+        )
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        time.sleep(0.03 * number)
+        process.terminate()
+        assert "finished" not in process.communicate(timeout=120)[0]
+        assert process.returncode == 143
+        newest = Store(tmp_path).latest()
+        assert newest is not None
+        assert newest.step > steps[-1]
+        assert newest.manifest["reason"] == "notice"
+        steps.append(newest.step)
 
 
 def test_a_full_disk_does_not_end_a_run_of_the_trainer(frameworks: str, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from arc_toolkit.checkpoints import Checkpoint, CheckpointError, Store
+from arc_toolkit.checkpoints import Checkpoint, CheckpointError, Store, StoreUnusable
 from arc_toolkit.checkpoints.manifest import NAME, digest_files, verify
 from tests.checkpoints.stores import newest_step, quiet, save
 from tests.support import ROOT, unavailable
@@ -158,7 +158,9 @@ def test_a_folder_that_cannot_be_written_does_not_end_the_run(tmp_path: Path, st
     """A file is where the folder should be: also root cannot write there."""
     root = tmp_path / "checkpoints"
     root.write_text("not a folder")
-    store = quiet(root, strict=strict)
+    with pytest.raises(StoreUnusable):
+        quiet(root).latest()
+    store = quiet(root, strict=strict, fresh=True)
     assert store.latest() is None
     if strict:
         with pytest.raises(CheckpointError, match="step 1 could not be saved"):

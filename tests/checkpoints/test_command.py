@@ -95,6 +95,7 @@ def test_resume_from_a_url_that_cannot_be_read_is_not_a_new_start(arc: Arc) -> N
     result = arc("checkpoints", "resume", "unheard-of://container/job")
     assert (result.code, result.out) == (2, "")
     assert "cannot read unheard-of://container/job" in result.err
+    assert "fsspec does not know unheard-of://" in result.err
 
 
 def test_a_folder_below_one_that_may_not_be_read_is_refused(
@@ -104,8 +105,23 @@ def test_a_folder_below_one_that_may_not_be_read_is_refused(
         raise PermissionError(13, "permission denied")
 
     monkeypatch.setattr("os.stat", refuse)
-    result = arc("checkpoints", "list", str(tmp_path / "c"))
-    assert result.code == 2
+    monkeypatch.setattr("os.listdir", refuse)
+    for action, code in (("list", 2), ("verify", 2), ("prune", 2), ("resume", 75)):
+        result = arc("checkpoints", action, str(tmp_path / "c"))
+        assert (result.code, result.out) == (code, ""), action
+        assert "permission denied" in result.err
+
+
+def test_resume_says_that_all_are_damaged_and_fresh_that_one_may_start_anew(
+    folder: Path, arc: Arc
+) -> None:
+    for path in folder.glob("step-*/x.bin"):
+        path.write_bytes(b"y" * path.stat().st_size)
+    result = arc("checkpoints", "resume", str(folder))
+    assert (result.code, result.out) == (65, "")
+    assert "has no valid checkpoint left" in result.err
+    assert arc("checkpoints", "resume", "--fresh", str(folder)).code == 1
+    assert len(list(folder.glob("step-*"))) == 4
 
 
 def test_the_name_of_a_folder_cannot_break_a_line(tmp_path: Path, arc: Arc) -> None:
@@ -136,5 +152,5 @@ def test_a_server_that_does_not_answer_is_not_an_empty_store(arc: Arc) -> None:
     fsspec.register_implementation("unanswered", Unanswered, clobber=True)
     for action in ("list", "verify", "prune", "resume"):
         result = arc("checkpoints", action, "unanswered://host/run")
-        assert (result.code, result.out) == (2, ""), action
+        assert (result.code, result.out) == (75 if action == "resume" else 2, ""), action
         assert "cannot read unanswered://host/run: [Errno 111] Connection refused" in result.err

@@ -94,7 +94,7 @@ def test_a_manifest_at_a_url_cannot_write_outside_of_the_store(tmp_path: Path) -
     there.mkdir(parents=True)
     (there / NAME).write_bytes(signed(files=entry_of(path="../../outside", size=1)))
     (tmp_path / "there" / "outside").write_bytes(b"x")
-    store = quiet(tmp_path / "here" / "deep", remote=f"file://{tmp_path}/there")
+    store = quiet(tmp_path / "here" / "deep", remote=f"file://{tmp_path}/there", fresh=True)
     assert store.latest() is None
     assert [path.name for path in tmp_path.rglob("outside")] == ["outside"]
 
@@ -115,7 +115,7 @@ def test_a_checkpoint_of_an_earlier_version_with_sha256_digests_is_valid_and_its
     assert newest is not None
     assert newest.folder == folder
     (folder / "model.bin").write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    assert quiet(tmp_path).latest() is None
+    assert quiet(tmp_path, fresh=True).latest() is None
 
 
 # --- files of all kinds --------------------------------------------------------------------------------------

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from arc_toolkit.checkpoints import Store
+from arc_toolkit.checkpoints import Store, StoreUnreadable, StoreUnusable
 from arc_toolkit.checkpoints.manifest import NAME
-from arc_toolkit.checkpoints.remote import RemoteFolder
+from arc_toolkit.checkpoints.remote import RemoteFolder, UploadRate
 from tests.support import ROOT, Result
 
 
@@ -176,7 +176,9 @@ def test_a_url_that_does_not_answer_does_not_end_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("arc_toolkit.checkpoints.remote._PAUSES", (0.01,))
-    store = quiet(tmp_path / "a", remote="nosuchscheme://x/y")
+    with pytest.raises(StoreUnusable):
+        quiet(tmp_path / "a", remote="nosuchscheme://x/y").latest()
+    store = quiet(tmp_path / "a", remote="nosuchscheme://x/y", fresh=True)
     assert store.latest() is None
     save(store, 1)
     assert (store.latest() or save).step == 1  # type: ignore[union-attr]
@@ -208,6 +210,15 @@ def test_azurite_resumes_on_another_machine(container: Any, tmp_path: Path) -> N
     found = quiet(tmp_path / "b", remote=url).latest()
     assert found is not None
     assert (found.step, (found / "model.bin").read_bytes()) == (3, b"\3" * 300_000)
+
+
+@pytest.mark.real
+def test_azurite_without_the_container_is_not_a_new_run(container: Any, tmp_path: Path) -> None:
+    here = quiet(tmp_path / "a", remote=f"az://{container.container_name}/new")
+    assert here.latest() is None
+    wrong = quiet(tmp_path / "a", remote=f"az://{container.container_name}-2/new")
+    with pytest.raises(StoreUnreadable, match="does not exist"):
+        wrong.latest()
 
 
 @pytest.mark.real
@@ -335,14 +346,14 @@ def test_a_checkpoint_that_is_deleted_during_the_listing_does_not_hide_the_other
     store = quiet(tmp_path / "a", remote=url)
     save(store, 1)
     save(store, 2)
-    read = RemoteFolder._read
+    read = RemoteFolder.read
 
     def read_late(folder: RemoteFolder, path: str) -> bytes:
         if path.startswith("step-000000000001-"):
             raise FileNotFoundError(path)
         return read(folder, path)
 
-    monkeypatch.setattr(RemoteFolder, "_read", read_late)
+    monkeypatch.setattr(RemoteFolder, "read", read_late)
     assert uploaded(url) == [2]
 
 
@@ -374,16 +385,69 @@ def test_saves_that_are_faster_than_uploads_do_not_keep_them_from_being_finished
     assert store.problems == []
 
 
-def test_the_save_for_a_notice_does_not_wait_for_an_upload(
-    tmp_path: Path, url: str, may_upload: threading.Event
+# The size of a checkpoint of two equal files, of which the first is being uploaded when the notice comes, that of the
+# newer one, the seconds that are left at 100 bytes per second; and which ones are completed, in this order.
+DEADLINES = [
+    pytest.param(1000, 1000, 60, [1, 2], id="both fit"),
+    pytest.param(1000, 1000, 14, [2], id="only the newer one fits"),
+    pytest.param(1000, 5000, 14, [1, 2], id="the newer one does not fit"),
+]
+
+
+@pytest.mark.parametrize(("size", "newer_size", "seconds_left", "expected"), DEADLINES)
+def test_before_an_end_the_best_that_can_be_complete_is_uploaded(
+    tmp_path: Path,
+    url: str,
+    may_upload: threading.Event,
+    monkeypatch: pytest.MonkeyPatch,
+    size: int,
+    newer_size: int,
+    seconds_left: float,
+    expected: list[int],
 ) -> None:
+    monkeypatch.setattr(UploadRate, "seconds_for", lambda self, number: number / 100)
+    completed: list[int] = []
+    put = RemoteFolder._put
+
+    def put_and_note(folder: RemoteFolder, source: Path, path: str) -> None:
+        put(folder, source, path)
+        if path.endswith(NAME):
+            completed.append(int(path.split("-")[1]))
+
+    monkeypatch.setattr(RemoteFolder, "_put", put_and_note)
+    store = quiet(tmp_path / "a", remote=url)
+    for step, number in ((1, size), (2, newer_size)):
+        if step == 2:
+            store.announce(seconds_left)
+        with store.save(step) as folder:
+            (folder / "model.bin").write_bytes(bytes(number // 2))
+            (folder / "more.bin").write_bytes(bytes(number // 2))
+    may_upload.set()
+    assert store.wait(60)
+    assert completed == expected
+
+
+def test_a_manifest_whose_files_are_there_is_always_uploaded(
+    tmp_path: Path, url: str, may_upload: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is the one that makes the checkpoint; a newer one may not fit."""
+    monkeypatch.setattr(UploadRate, "seconds_for", lambda self, number: 50.0)
     store = quiet(tmp_path / "a", remote=url)
     for step in (1, 2):
         if step == 2:
             store.announce(60)
         with store.save(step) as folder:
             (folder / "model.bin").write_bytes(b"x")
-            (folder / "more.bin").write_bytes(b"x")
     may_upload.set()
     assert store.wait(60)
-    assert uploaded(url) == [2]
+    assert uploaded(url) == [1, 2]
+
+
+def test_the_rate_of_uploads_is_measured() -> None:
+    rate = UploadRate()
+    assert rate.seconds_for(10**9) == 0
+    rate.note(1000, 1.0)
+    assert rate.seconds_for(5000) == pytest.approx(5.0)
+    for _ in range(10):
+        rate.note(1000, 10.0)  # it has become slower
+    assert rate.seconds_for(1000) == pytest.approx(10.0, rel=0.01)

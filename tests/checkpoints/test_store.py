@@ -20,6 +20,7 @@ import pytest
 from arc_toolkit.checkpoints import Checkpoint, CheckpointError, Store, local_checkpoints
 from arc_toolkit.checkpoints.interval import best_interval, mean_seconds
 from arc_toolkit.checkpoints.manifest import NAME, verify
+from arc_toolkit.checkpoints.remote import RemoteFolder
 from arc_toolkit.checkpoints.streams import DigestedFile
 from tests.checkpoints.killed_writer import newest_after_kills
 from tests.support import ROOT
@@ -68,7 +69,7 @@ def test_what_cannot_be_read_now_stays_where_it_is(
         patch.setattr(
             "os.preadv", lambda *words: raise_error(OSError(errno.EIO, "input/output error"))
         )
-        other = Store(store.root, report=lambda text: None)
+        other = Store(store.root, report=lambda text: None, fresh=True)
         assert other.latest() is None
         assert ["input/output error" in damage.reason for damage in other.skipped] == [True, True]
         patch.setattr(
@@ -156,14 +157,48 @@ def test_a_damaged_checkpoint_is_skipped_reported_and_kept_aside(
         assert aside.name.startswith("step-000000000002")
 
 
-def test_a_foreign_file_makes_a_checkpoint_invalid(store: Store) -> None:
+def test_a_foreign_file_is_ignored_with_a_note(store: Store) -> None:
     save(store, 1)
     save(store, 2)
-    (newest_folder(store) / "other.bin").write_bytes(b"x")
+    (newest_folder(store) / ".DS_Store").write_bytes(b"x")
+    (newest_folder(store) / "optimizer" / "link").symlink_to("/etc/passwd")
+    newest = store.latest()
+    assert newest is not None
+    assert newest.step == 2
+    assert store.problems == [
+        f"{newest.folder.name} has files that are ignored: .DS_Store, optimizer/link"
+    ]
+
+
+@pytest.mark.parametrize("place", ["folder", "part", "file"])
+def test_links_are_refused(store: Store, tmp_path: Path, place: str) -> None:
+    """What they point to may be of another run, or change later."""
+    save(store, 1)
+    save(store, 2)
+    folder = newest_folder(store)
+    target = {"folder": folder, "part": folder / "optimizer", "file": folder / "model.bin"}[place]
+    target.rename(tmp_path / "elsewhere")
+    target.symlink_to(tmp_path / "elsewhere")
     newest = store.latest()
     assert newest is not None
     assert newest.step == 1
-    assert "other.bin does not belong to it" in store.problems[0]
+    assert "link" in store.problems[0]
+    assert (tmp_path / "elsewhere").exists()
+
+
+def test_the_names_of_new_folders_above_the_store_are_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def sync(handle: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{handle}"))
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    save(Store(tmp_path / "a" / "b" / "c", report=lambda text: None), 1)
+    assert synced[:3] == [str(tmp_path), str(tmp_path / "a"), str(tmp_path / "a" / "b")]
 
 
 def test_every_flipped_byte_of_every_file_is_found(store: Store) -> None:
@@ -318,6 +353,27 @@ def test_only_the_last_are_kept(store: Store) -> None:
     assert committed(store) == [5, 4, 3]
 
 
+@pytest.mark.parametrize(("highest", "expected"), [(False, 1), (True, 2)])
+def test_the_best_by_a_metric_is_kept_too(tmp_path: Path, highest: bool, expected: int) -> None:
+    url = f"file://{tmp_path}/blobs"
+    options = {"keep": 2, "best": "loss", "highest": highest, "remote": url}
+    store = Store(tmp_path / "c", report=lambda text: None, **options)  # type: ignore[arg-type]
+    losses = [0.5, 0.1, 0.9, math.nan, 0.4, 0.3]
+    for step, loss in enumerate(losses):
+        save(store, step, metrics={"loss": loss})
+        assert store.wait(60)
+    assert committed(store) == [5, 4, expected]
+    best = store.best()
+    assert best is not None
+    assert best.step == expected
+    remote = [entry.order[0] for entry in RemoteFolder(url).listing()]
+    assert sorted(remote) == [expected, 4, 5]
+    (best / "model.bin").write_bytes(b"x")
+    second = store.best()
+    assert second is not None
+    assert second.step == (4 if highest else 5)
+
+
 def test_what_is_older_is_not_deleted_while_a_newer_one_is_damaged(tmp_path: Path) -> None:
     first = Store(tmp_path, keep=2, report=lambda text: None)
     for step in (1, 2):
@@ -327,6 +383,28 @@ def test_what_is_older_is_not_deleted_while_a_newer_one_is_damaged(tmp_path: Pat
     again = Store(tmp_path, keep=2, report=lambda text: None)
     save(again, 3)
     assert committed(again) == [3, 2, 1]
+
+
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "missing"])
+def test_retention_looks_again_before_it_deletes(tmp_path: Path, damage: str) -> None:
+    """In the same process: what was verified when it was saved may be damaged since."""
+    store = Store(tmp_path, keep=3, report=lambda text: None)
+    for step in (1, 2, 3):
+        save(store, step)
+    for entry in store.listing()[:2]:
+        path = entry.folder / "model.bin"
+        times = path.stat()
+        if damage == "missing":
+            path.unlink()
+            continue
+        path.write_bytes(CONTENT[:-1] if damage == "truncated" else b"\1" + CONTENT[1:])
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    save(store, 4)
+    assert committed(store) == [4, 3, 2, 1]
+    newest_folder(store).rename(tmp_path / "lost")
+    newest = Store(tmp_path, report=lambda text: None).latest()
+    assert newest is not None
+    assert newest.step == 1
 
 
 def test_what_a_writer_before_did_not_finish_is_deleted_and_what_another_writes_is_not(
@@ -438,10 +516,12 @@ def test_of_several_ranks_only_the_first_saves_and_changes_the_folder(
         save(first, step)
     (newest_folder(first) / "model.bin").write_bytes(b"x")
     monkeypatch.setenv("RANK", "1")
-    second = Store(tmp_path, report=lambda text: None)
+    second = Store(tmp_path, world_size=1, report=lambda text: None)
     assert [step for step in second.steps(6, every=1) if second.due(step)] == []
     second.announce(30)
     assert not second.due(3)
+    save(second, 9)
+    assert "rank 1 does not save, only rank 0 does" in second.problems[-1]
     assert not (tmp_path / "damaged").exists(), "the first rank does that"
     monkeypatch.setenv("RANK", "0")
     third = Store(tmp_path, report=lambda text: None)

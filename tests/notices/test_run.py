@@ -301,6 +301,74 @@ def test_what_a_process_leaves_running_ends_with_it(start: Callable[..., Run]) -
         time.sleep(0.05)
 
 
+# As torchrun does: every worker has a session of its own, and outlives a launcher that is killed.
+LAUNCHER = """
+    import os, subprocess, sys, time
+    from pathlib import Path
+    folder = Path(sys.argv[1])
+    left = [pid for path in folder.glob("*.pid") for pid in path.read_text().split()]
+    print("alive", sum(os.path.exists(f"/proc/{pid}") for pid in left), "of", len(left), flush=True)
+    worker = f"import os, subprocess, sys, time; p = subprocess.Popen(['sleep', '1000'], start_new_session=True);"
+    worker += "open(sys.argv[1], 'w').write(f'{os.getpid()} {p.pid}'); time.sleep(1000)"
+    for number in range(2):
+        path = folder / f"{os.environ['ARC_TOOLKIT_RESTARTS']}-{number}.pid"
+        subprocess.Popen([sys.executable, "-c", worker, path], start_new_session=True)
+        while not path.exists() or len(path.read_text().split()) < 2:
+            time.sleep(0.01)
+    os.kill(os.getpid(), int(sys.argv[2]))
+    time.sleep(1000)
+"""
+
+
+@pytest.mark.parametrize("is_first_process", [False, True], ids=["", "pid 1"])
+def test_workers_in_other_sessions_end_before_a_restart(
+    start: Callable[..., Run], tmp_path: Path, is_first_process: bool
+) -> None:
+    prefix: tuple[str, ...] = ()
+    if is_first_process:
+        prefix = (shutil.which("unshare") or "false", "--pid", "--fork", "--mount-proc")
+        if subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode != 0:
+            unavailable("a PID namespace cannot be made here")
+    words = ("--max-restarts", 1, "--", sys.executable, script(tmp_path, LAUNCHER), tmp_path, 9)
+    run = start(*words, prefix=prefix)
+    assert run.code() == 137
+    assert re.findall(r"alive (.*)", run.text()) == ["0 of 0", "0 of 4"]
+    if not is_first_process:
+        numbers = [int(pid) for path in tmp_path.glob("*.pid") for pid in path.read_text().split()]
+        assert len(numbers) == 8
+        assert not any(is_running(pid) for pid in numbers)
+
+
+def test_workers_in_other_sessions_end_with_an_eviction(
+    start: Callable[..., Run], tmp_path: Path
+) -> None:
+    run = start("--grace", "4s", "--", sys.executable, script(tmp_path, LAUNCHER), tmp_path, 0)
+    run.until("alive")
+    while len(list(tmp_path.glob("*.pid"))) < 2:
+        time.sleep(0.02)
+    time.sleep(0.5)
+    run.process.terminate()
+    assert run.code() == 143
+    numbers = [int(pid) for path in tmp_path.glob("*.pid") for pid in path.read_text().split()]
+    assert len(numbers) == 4
+    assert not any(is_running(pid) for pid in numbers)
+
+
+def test_what_a_script_started_before_run_is_left_alone(tmp_path: Path) -> None:
+    words = f"sleep 30 & echo $!; exec {sys.executable} -m arc_toolkit run --cloud none -- sh -c 'sleep 31 & exit 3'"
+    done = subprocess.run(
+        ["sh", "-c", words],
+        stdout=(tmp_path / "out").open("w"),
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=False,
+        timeout=60,
+    )
+    pid = int((tmp_path / "out").read_text().split()[0])
+    assert done.returncode == 3
+    assert is_running(pid)
+    os.kill(pid, signal.SIGKILL)
+
+
 def test_the_notice_that_leaves_the_least_time_counts(
     start: Callable[..., Run], tmp_path: Path
 ) -> None:

@@ -161,8 +161,8 @@ def test_callbacks_are_called_once_per_notice_and_may_fail(
 def test_trouble_is_said_once_and_the_notice_stays(
     started: Callable[..., tuple[Watcher, list[str]]],
 ) -> None:
-    blocked = SourceTrouble("nothing answers", retry=0.01, blocked=True)
-    odd = SourceTrouble("odd answer", retry=0.01)
+    blocked = SourceTrouble("nothing answers", blocked=True)
+    odd = SourceTrouble("odd answer")
     source = Script([PREEMPT], blocked, blocked, blocked, odd, odd, ValueError("bug"), [PREEMPT])
     watcher, said = started(source)
     watcher.start()
@@ -173,9 +173,8 @@ def test_trouble_is_said_once_and_the_notice_stays(
 
 
 def test_a_source_that_fails_is_asked_again(
-    started: Callable[..., tuple[Watcher, list[str]]], monkeypatch: pytest.MonkeyPatch
+    started: Callable[..., tuple[Watcher, list[str]]],
 ) -> None:
-    monkeypatch.setattr("arc_toolkit.notices.watcher.AFTER_A_FAULT", 0.01)
     watcher, said = started(Script(ZeroDivisionError("odd"), [PREEMPT]))
     watcher.start()
     assert until(watcher.pending)

@@ -6,6 +6,9 @@
 
 Keras saves the weights and the optimizer. Its metrics and the random numbers of its layers are
 saved beside them.
+
+Any other input (tf.data, a generator, arrays) cannot be positioned: `KerasCheckpoints(store)` saves
+and resumes at the end of an epoch, and a step of the store is an epoch.
 """
 
 from __future__ import annotations
@@ -59,15 +62,21 @@ class KerasCheckpoints(keras.callbacks.Callback):
     def __init__(
         self,
         store: Store,
-        data: BatchDataset,
+        data: BatchDataset | None = None,
         *,
         every: int | float | str = "auto",
         others: Sequence[keras.callbacks.Callback] = (),
     ) -> None:
         super().__init__()
-        self._store, self._batches, self._every, self._others = store, data.batches, every, others
+        self._store, self._every, self._others = store, every, others
+        self._batches = data.batches if data is not None else None
+        if data is None:
+            store.report_inexact(
+                "an interrupted epoch is done again, and the input begins as in a new process"
+            )
         self._step = -1  # the last that was trained
         self._logs: dict[str, Any] | None = None  # of that step
+        self._epoch_logs: dict[str, Any] | None = None  # of the last epoch, with its validation
         self._rate: float | None = None  # of learning, when the epoch began
         self._folder: Path | None = None  # to restore from, until the first epoch has begun
         self._warnings: warnings.catch_warnings[Any] | None = None
@@ -79,11 +88,16 @@ class KerasCheckpoints(keras.callbacks.Callback):
             self._folder, self._step = newest.folder, newest.step
             self._restore_model(newest.folder)
         # as BackupAndRestore of Keras does
-        self.model._initial_epoch = (self._step + 1) // len(self._batches)
+        self.model._initial_epoch = (self._step + 1) // self._steps_per_epoch
+
+    @property
+    def _steps_per_epoch(self) -> int:
+        return len(self._batches) if self._batches is not None else 1
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        self._batches.start = max(epoch * len(self._batches), self._step + 1)
-        if self._batches.start % len(self._batches):
+        if self._batches is not None:
+            self._batches.start = max(epoch * len(self._batches), self._step + 1)
+        if self._batches is not None and self._batches.start % len(self._batches):
             # The rest of an interrupted epoch is what Keras takes for missing data.
             self._warnings = warnings.catch_warnings()
             self._warnings.__enter__()
@@ -96,19 +110,30 @@ class KerasCheckpoints(keras.callbacks.Callback):
             # before a LearningRateScheduler, which comes after this callback
             self._rate = self._learning_rate()
             if self._step >= 0:
-                self._save_if_due(None)  # the epoch before, with validation and all other callbacks
+                # the epoch before, with validation and all other callbacks
+                self._save_if_due(self._epoch_logs)
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        if self._batches is None:
+            return
         # With `steps_per_execution` the last number may be beyond the last batch.
         self._step = self._batches.start + min(batch, self._batches.steps_in_epoch - 1)
         self._logs = logs
 
     def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         # Only now have all other callbacks seen the batch before it (on_epoch_begin: the last one).
-        if batch:
+        if self._batches is None:
+            self._store.exit_if_late()
+        elif batch:
             self._save_if_due(self._logs)
 
+    def on_test_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        self._store.exit_if_late()  # the epoch cannot be saved before its validation is done
+
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        self._epoch_logs = logs
+        if self._batches is None:
+            self._step = epoch
         if self._warnings is not None:
             self._warnings.__exit__(None, None, None)
             self._warnings = None
@@ -116,7 +141,7 @@ class KerasCheckpoints(keras.callbacks.Callback):
     def _save_if_due(self, logs: dict[str, Any] | None) -> None:
         if self._store.due(self._step):
             metrics = {name: float(value) for name, value in (logs or {}).items()}
-            epoch = self._step // len(self._batches)
+            epoch = self._step // self._steps_per_epoch
             with self._store.save(self._step, epoch=epoch, metrics=metrics) as folder:
                 self._write(folder)
         self._store.exit_if_evicted(self._step)

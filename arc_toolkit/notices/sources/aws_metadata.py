@@ -62,9 +62,7 @@ class AwsMetadata:
             if reply.status == 404:
                 return None
             if reply.status != 200:
-                raise SourceTrouble(
-                    f"the metadata service answered {reply.status}", retry=reply.retry_after or 5.0
-                )
+                raise SourceTrouble(f"the metadata service answered {reply.status}")
             import json
 
             try:
@@ -80,10 +78,8 @@ class AwsMetadata:
         headers = {"X-aws-ec2-metadata-token-ttl-seconds": str(_TOKEN_SECONDS)}
         reply = self._client.request("PUT", _SESSION, headers)
         if reply.status != 200:
-            raise SourceTrouble(f"the metadata service gave no token ({reply.status})", retry=30.0)
+            raise SourceTrouble(f"the metadata service gave no token ({reply.status})")
         token = reply.body.decode("ascii", "replace").strip()
         if not (token.isascii() and token.isprintable()):
-            raise SourceTrouble(
-                "the metadata service gave something that is not a token", retry=30.0
-            )
+            raise SourceTrouble("the metadata service gave something that is not a token")
         return token

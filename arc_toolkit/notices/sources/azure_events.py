@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 _EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
 _COMPUTE = "/metadata/instance/compute?api-version=2021-02-01"
 _HEADERS = {"Metadata": "true"}
-# The first call turns the service on for this machine, which may take two minutes.
-_FIRST_TIMEOUT = 120.0
 _KINDS = {
     "preempt": NoticeKind.PREEMPT,
     "terminate": NoticeKind.TERMINATE,
@@ -42,7 +40,7 @@ class AzureEvents:
     period = 1.0
 
     def __init__(self, endpoint: str = ENDPOINT) -> None:
-        self._client = MetadataClient(endpoint, first_timeout=_FIRST_TIMEOUT)
+        self._client = MetadataClient(endpoint)
         self._names: frozenset[str] | None = None
         self._seen: dict[str, tuple[float, float]] = {}
         self._lead = 0.0
@@ -76,9 +74,10 @@ class AzureEvents:
         if reply.status == 200:
             return reply
         # 404 and 410: the service is being enabled or updated; 429: asked too often; 5xx: passing.
-        retry = {404: 10.0, 410: 70.0, 429: 10.0}.get(reply.status, 5.0)
-        text = f"the metadata service answered {reply.status} for {path.partition('?')[0]}"
-        raise SourceTrouble(text, retry=reply.retry_after or retry)
+        # Nothing is longer than a notice: `Retry-After` and the 70 seconds of 410 are maxima.
+        raise SourceTrouble(
+            f"the metadata service answered {reply.status} for {path.partition('?')[0]}"
+        )
 
     def _own_names(self) -> frozenset[str] | None:
         """The names that `Resources` may have for this machine; None while they are not known."""

@@ -1,10 +1,12 @@
 """Keras 3 on JAX with dropout, batch normalization, a metric and a callback with state; epochs have seven steps unless
-$BATCH_SIZE says otherwise, $MORE_OPTIONS are for `compile`, and $RATE_FACTOR changes the rate in every epoch."""
+$BATCH_SIZE says otherwise, $MORE_OPTIONS are for `compile`, and $RATE_FACTOR changes the rate in every epoch. With
+$INPUT the input is a generator or arrays, which cannot be positioned: then a step is an epoch."""
 
 from __future__ import annotations
 
 import json
 import os
+from typing import Any
 
 os.environ["KERAS_BACKEND"] = "jax"
 os.environ["JAX_PLATFORMS"] = "cpu"
@@ -15,8 +17,9 @@ from arc_toolkit.checkpoints import Batches, Store
 from arc_toolkit.checkpoints.adapters.keras_callback import BatchDataset, KerasCheckpoints
 
 BATCH_SIZE = int(os.environ.get("BATCH_SIZE", "16"))
-EPOCHS = 42 // -(-100 // BATCH_SIZE)
-STEPS = 42
+INPUT = os.environ.get("INPUT", "")
+EPOCHS = 12 if INPUT else 42 // -(-100 // BATCH_SIZE)
+STEPS = 12 if INPUT else 42
 
 
 class LossSum(keras.callbacks.Callback):
@@ -32,6 +35,13 @@ class LossSum(keras.callbacks.Callback):
 
     def load_state_dict(self, state: dict[str, float]) -> None:
         self.total = state["total"]
+
+
+def endless(x: Any, y: Any) -> Any:
+    """The same five batches in every epoch."""
+    while True:
+        for number in range(5):
+            yield x[number * 20 : number * 20 + 20], y[number * 20 : number * 20 + 20]
 
 
 def train(store: Store) -> bytes:
@@ -55,9 +65,17 @@ def train(store: Store) -> bytes:
     others: list[keras.callbacks.Callback] = [reduce, losses := LossSum()]
     if factor := float(os.environ.get("RATE_FACTOR", "0")):
         others.append(keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate * factor))
-    checkpoints = KerasCheckpoints(store, data, every=3, others=others)
+    if INPUT:
+        checkpoints = KerasCheckpoints(store, every=1, others=others)
+    else:
+        checkpoints = KerasCheckpoints(store, data, every=3, others=others)
+    inputs: dict[str, Any] = {
+        "": {"x": data},
+        "arrays": {"x": x, "y": y, "batch_size": BATCH_SIZE},
+        "generator": {"x": endless(x, y), "steps_per_epoch": 5},
+    }
     history = model.fit(
-        data,
+        **inputs[INPUT],
         epochs=EPOCHS,
         callbacks=[checkpoints, *others],
         verbose=0,
