@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -61,3 +63,11 @@ def _printed(script: str, **variables: str) -> str:
     if answer.returncode:
         unavailable(f"scripts/{script}: {answer.stderr.strip()}")
     return answer.stdout.strip()
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
+    """Until a fact holds; a test ends on it, and not on a clock."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "this was waited for in vain"
+        time.sleep(0.02)

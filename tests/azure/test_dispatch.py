@@ -56,5 +56,5 @@ def test_an_option_that_does_not_exist_is_one_sentence(arc: Arc) -> None:
     assert found.code == 2
     assert (
         found.err
-        == "arc-toolkit: unrecognized arguments: --colour (see `arc-toolkit cluster --help`)\n"
+        == "arc-toolkit: unrecognized arguments: --colour: did you mean --color? (see `arc-toolkit cluster --help`)\n"
     )

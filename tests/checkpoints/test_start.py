@@ -27,7 +27,7 @@ from arc_toolkit.checkpoints.rank_agreement import find_rank
 from arc_toolkit.checkpoints.remote import RemoteFolder
 from arc_toolkit.checkpoints.unavailable import patience_seconds
 from tests.checkpoints.stores import quiet, save
-from tests.support import ROOT
+from tests.support import ROOT, wait_until
 
 # --- unreadable is not empty -----------------------------------------------------------------------------------
 
@@ -298,8 +298,7 @@ def test_all_ranks_begin_after_the_checkpoint_of_the_first(tmp_path: Path, count
     (tmp_path / "store" / ".ranks" / "1-dead.question").touch()  # of a rank that was killed
     stores = rank_stores(tmp_path / "store", count)
     assert first_steps(stores) == [31] * count
-    time.sleep(0.3)
-    assert not list((tmp_path / "store" / ".ranks").iterdir())
+    wait_until(lambda: not list((tmp_path / "store" / ".ranks").iterdir()))
 
 
 def test_a_rank_that_sees_a_newer_one_uses_that_of_the_first(tmp_path: Path) -> None:
@@ -316,7 +315,8 @@ def test_retention_leaves_what_other_ranks_have_not_read(tmp_path: Path) -> None
     for step in range(first.begin(), 30):
         save(first, step)
     assert second.begin() == 21
-    time.sleep(0.5)
+    wait_until(lambda: not list((tmp_path / "store" / ".ranks").iterdir()))
+    wait_until(lambda: "ranks" not in {thread.name for thread in threading.enumerate()})
     save(first, 30)
     assert [entry.order[0] for entry in first.listing()] == [30, 29]
 

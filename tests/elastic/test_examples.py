@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support import ROOT, frameworks_python
+from tests.support import ROOT, frameworks_python, wait_until
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 EXAMPLES = ROOT / "examples"
@@ -52,13 +51,6 @@ def started(folder: Path, *words: object) -> Iterator[subprocess.Popen[str]]:
     finally:
         process.terminate()
         process.wait(60)
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def scenario(folder: Path, *words: object) -> dict[str, Any]:
