@@ -55,9 +55,3 @@ def test_keys_of_the_step_itself_win(sent: Callable[..., dict[str, Any]], resour
     step = f"    instance_type: a\n    instance_count: 7\n{resources}"
     body = sent(step, *ASKED, "--instance-count", "2")
     assert (body["instance_type"], body["instance_count"]) == ("32cpu128g", 2)
-
-
-def test_exposed_parameters_reach_such_a_step(sent: Callable[..., dict[str, Any]]) -> None:
-    body = sent("    instance_type: a\n    instance_count: 7\n", *ASKED, "--expose-parameters")
-    assert body["instance_type"] == "${{parent.inputs.instance_type}}"
-    assert body["instance_count"] == "${{parent.inputs.instance_count}}"
