@@ -18,7 +18,7 @@ from arc_toolkit.kube.nodes import (
     unusable,
 )
 from arc_toolkit.kube.quantities import MI
-from arc_toolkit.kube.taints import SPOT_KEY, Toleration
+from arc_toolkit.kube.taints import Toleration
 from arc_toolkit.sizing import vm_sizes
 from arc_toolkit.sizing.fits import Candidate
 from arc_toolkit.sizing.occupants import (
@@ -35,7 +35,7 @@ from arc_toolkit.sizing.schedulable import (
     schedulable_of_size,
     version_of,
 )
-from arc_toolkit.sizing.selectors import gpu_parts
+from arc_toolkit.sizing.selectors import Selector, gpu_parts
 from arc_toolkit.sizing.shares import NodeGroup
 from arc_toolkit.text import plural
 
@@ -271,19 +271,20 @@ def group_nodes(candidates: Iterable[Candidate], *, source: str, by_pool: bool) 
     Nodes of one size with devices of different kinds (MIG on some of them) are apart: each type
     asks for one kind. So are spot nodes: a job that must not be evicted has its own type.
     """
-    by_labels: dict[tuple[tuple[tuple[str, str], ...], tuple[str, ...], int], list[Candidate]] = {}
+    by_labels: dict[tuple[Selector, tuple[str, ...], int, bool], list[Candidate]] = {}
     for row in candidates:
         if row.unusable is None:
             labels = [row.node.size_label] + ([row.node.pool_label] if by_pool else [])
-            labels += [(SPOT_KEY, "spot")] if row.node.labels.get(SPOT_KEY) == "spot" else []
+            labels += [row.node.spot_label]
             key = (
                 tuple(label for label in labels if label),
                 tuple(row.node.devices),
                 gpu_parts(row.node),
+                row.node.spot,
             )
             by_labels.setdefault(key, []).append(row)
     groups = []
-    for (selector, _, _), rows in sorted(by_labels.items()):
+    for (selector, *_), rows in sorted(by_labels.items()):
         members, sized = tuple(row.node for row in rows), tuple(row.schedulable for row in rows)
         groups.append(NodeGroup.from_nodes(members, sized, selector, source))
     return groups
