@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from arc_toolkit.errors import ArcError
-from arc_toolkit.kube.labels import some_names
+from arc_toolkit.kube.labels import NO_LABELS, matches, some_names
 from arc_toolkit.kube.nodes import (
     SIZE_LABELS,
     Node,
@@ -121,6 +121,7 @@ def select_nodes(
     architecture: str = "amd64",
     by_pool: bool = False,
     selector_of_extension: Mapping[str, str] | None = None,
+    node_selector: Mapping[str, str] = NO_LABELS,
 ) -> Selection:
     """Groups from raw Node and Pod objects, saved or live."""
     tolerated = tuple(tolerations)
@@ -134,6 +135,7 @@ def select_nodes(
         tolerations=tolerated,
         architecture=architecture,
         selector_of_extension=selector_of_extension,
+        node_selector=node_selector,
     )
     groups = group_nodes(candidates, source=source, by_pool=by_pool)
     refused = [row.unusable for row in candidates if row.unusable]
@@ -180,10 +182,12 @@ def size_nodes(
     tolerations: Iterable[Toleration] = (),
     architecture: str = "amd64",
     selector_of_extension: Mapping[str, str] | None = None,
+    node_selector: Mapping[str, str] = NO_LABELS,
 ) -> list[Candidate]:
     """What each node can give, and why jobs cannot use it or types are not sized for it.
 
-    Without `selector_of_extension`, the extension's own pods show which nodes it allows.
+    Without `selector_of_extension`, the extension's own pods show which nodes it allows. Of the
+    nodes that `node_selector` selects, those of a system pool are left out if there are others.
     """
     tolerated = list(tolerations)
     if selector_of_extension is None:
@@ -209,16 +213,27 @@ def size_nodes(
         if reason is None:
             reason = _fewer_gpus(node, most) or _full(node, sized)
         candidates.append(Candidate(node, sized, reason))
-    candidates = _exclude(candidates, lambda node: node.control_plane, WhyUnusable.BESIDE_WORKERS)
-    return _exclude(candidates, lambda node: node.system_pool, WhyUnusable.SYSTEM_POOL)
+    for excludes, why in (
+        (lambda node: node.control_plane, WhyUnusable.BESIDE_WORKERS),
+        (lambda node: node.system_pool, WhyUnusable.SYSTEM_POOL),
+    ):
+        candidates = _exclude(candidates, node_selector, excludes, why)
+    return candidates
 
 
 def _exclude(
-    candidates: list[Candidate], excludes: Callable[[Node], bool], reason: WhyUnusable
+    candidates: list[Candidate],
+    node_selector: Mapping[str, str],
+    excludes: Callable[[Node], bool],
+    reason: WhyUnusable,
 ) -> list[Candidate]:
     """No types for some nodes, if there are others: a control plane without a taint (k3s,
     OpenShift), or a system pool, where CoreDNS and its kin take a part of a whole-node type."""
-    usable = [row for row in candidates if row.unusable is None]
+    usable = [
+        row
+        for row in candidates
+        if row.unusable is None and matches(node_selector, row.node.labels)
+    ]
     left_out = [row.node.name for row in usable if excludes(row.node)]
     if len(left_out) == len(usable):
         return candidates
