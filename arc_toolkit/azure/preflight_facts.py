@@ -148,7 +148,7 @@ class Facts:
         for node in () if isinstance(self.nodes, UnknownFact) else self.nodes:
             if node.os == "linux":
                 pools.setdefault(node.pool or node.name, []).append(node.labels)
-        given = {
+        aks_labels = {
             key: value
             for key, value in self.extension_selector.items()
             if key.partition("/")[0].endswith(("kubernetes.io", "azure.com"))
@@ -157,7 +157,7 @@ class Facts:
             name = str(profile.get("name"))
             if name not in pools and profile.get("osType", "Linux") == "Linux":
                 labels = {
-                    **given,
+                    **aks_labels,
                     **dict.fromkeys(AKS_POOL_LABELS, name),
                     SYSTEM_POOL_LABEL[0]: str(profile.get("mode") or "User").lower(),
                     SIZE_LABELS[0]: str(profile.get("vmSize") or ""),

@@ -315,7 +315,7 @@ def _keep_pool(entry: InstanceType, present: Mapping[str, Any] | None) -> Instan
         and {key for key, _ in added} <= {*POOL_LABELS, *SPOT_LABELS}
         and all(matches(selector, node.labels) for node in entry.group.members)
     ):
-        return replace(entry, selector=entry.selector + tuple(added))
+        return replace(entry, selector=entry.selector + tuple(sorted(added)))
     return entry
 
 

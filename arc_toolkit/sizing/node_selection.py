@@ -213,11 +213,11 @@ def size_nodes(
         if reason is None:
             reason = _fewer_gpus(node, most) or _full(node, sized)
         candidates.append(Candidate(node, sized, reason))
-    for excludes, why in (
+    for excludes, exclusion in (
         (lambda node: node.control_plane, WhyUnusable.BESIDE_WORKERS),
         (lambda node: node.system_pool, WhyUnusable.SYSTEM_POOL),
     ):
-        candidates = _exclude(candidates, node_selector, excludes, why)
+        candidates = _exclude(candidates, node_selector, excludes, exclusion)
     return candidates
 
 

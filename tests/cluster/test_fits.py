@@ -239,7 +239,7 @@ def test_a_watch_that_is_forbidden_ends_at_once() -> None:
 
 
 def test_a_node_that_no_job_uses_does_not_hide_the_extensions_selector() -> None:
-    """A type without a selector: its one Linux node is outside, and Windows is no way out."""
+    """A type without a selector: its one Linux node is outside, and the other is Windows."""
     nodes = parse_nodes([builders.node("a"), builders.node("w", os="windows")])
     outside = size_nodes(
         nodes, {}, Assumptions(), DaemonSets(()), selector_of_extension={"agentpool": "system"}
