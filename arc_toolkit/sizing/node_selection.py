@@ -144,6 +144,10 @@ def select_nodes(
         selection.notes.append(
             f"assumed: DaemonSets {daemonsets}; --pods FILE counts the real ones"
         )
+    if groups and all(node.system_pool for group in groups for node in group.members):
+        selection.notes.append(
+            "only nodes of a system pool can take jobs now: are the pools for jobs at zero nodes?"
+        )
     selection.notes += _unusable_notes(refused)
     selection.notes += [note for group in groups if (note := pods_blocking_whole_node(group))]
     return selection

@@ -127,6 +127,7 @@ def test_a_system_pool_has_types_only_if_there_is_no_other_or_it_is_selected(
     def sizes(nodes: list[dict[str, Any]], *words: str) -> list[str]:
         file.write_text(json.dumps(as_list(nodes)))
         result = arc("gen-instance-types", "--nodes", file, "--format", "json", *words)
+        assert ("only nodes of a system pool" in result.err) == (nodes == [system])
         return [
             row["manifest"]["metadata"]["annotations"]["arc-toolkit.io/size"]
             for row in json.loads(result.out)["instance_types"]
