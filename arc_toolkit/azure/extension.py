@@ -148,6 +148,7 @@ _CHOICES = {
             TRAINING,
             INFERENCE,
             VOLCANO,
+            SKIP_VALIDATION,
             "allowInsecureConnections",
             "inferenceRouterHA",
             "installDcgmExporter",
@@ -161,12 +162,6 @@ _CHOICES = {
 
 def check_settings(settings: Mapping[str, str]) -> None:
     """Refuse what the extension would refuse after minutes of waiting."""
-    for key, choices in _CHOICES.items():
-        value = settings.get(key)
-        if value is not None and value.lower() not in map(str.lower, choices):
-            near = nearest(value, choices)
-            hint = f"did you mean {near}?" if near else f"it is {' or '.join(choices)}"
-            raise ArcError(f"{key}={value}: {hint}")
     if not is_on(settings, TRAINING) and not is_on(settings, INFERENCE):
         raise ArcError(
             "the extension needs training or inference: "
@@ -224,6 +219,11 @@ def chosen_settings(
     for key, value in pairs:
         if settings.setdefault(key, value) != value:
             raise ArcError(f"{key} is given twice, as {settings[key]!r} and {value!r}")
+        choices = _CHOICES.get(key, (value,))
+        if value.lower() not in map(str.lower, choices):
+            near = nearest(value, choices)
+            hint = f"did you mean {near}?" if near else f"it is {' or '.join(choices)}"
+            raise ArcError(f"{key}={value}: {hint}")
     return settings
 
 

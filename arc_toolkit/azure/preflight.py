@@ -168,7 +168,9 @@ def _settings(facts: Facts) -> CheckResult:
             f"its nodeSelector ({labels_text(selector)}) applies to jobs too, "
             f"so no job can start on pool {', '.join(excluded)}"
         )
-        problems.append((text, _selector_for_jobs(facts, excluded[0])))
+        option = _selector_for_jobs(facts, excluded[0])
+        text += "" if option else "; give its nodes that label"
+        problems.append((text, option))
     zero = facts.pools_from_zero
     if zero and not extension.is_on(settings, extension.SKIP_VALIDATION):
         text = (
@@ -179,7 +181,8 @@ def _settings(facts: Facts) -> CheckResult:
         )
     if problems:
         texts, options = zip(*problems, strict=True)
-        return not_ok("; ".join(texts), extension_command(f"update {' '.join(options)}"))
+        words = " ".join(filter(None, options))
+        return not_ok("; ".join(texts), extension_command(f"update {words}") if words else None)
     if unknown:
         raise CannotTell(unknown)
     keys = (extension.TRAINING, extension.VOLCANO, extension.SKIP_VALIDATION)
@@ -241,7 +244,8 @@ def _compute(facts: Facts) -> CheckResult:
 def _nodes(facts: Facts) -> CheckResult:
     nodes = require_fact(facts.nodes)
     usable, unusable = facts.usable()
-    refused = [f"{row.node.name}: {row}" for row in unusable]
+    apart = (WhyUnusable.SYSTEM_POOL, WhyUnusable.BESIDE_WORKERS)  # jobs can use these
+    refused = [f"{row.node.name}: {row}" for row in unusable if row.reason not in apart]
     if usable:
         text = f"{len(usable)} of {len(nodes)} nodes can take jobs"
         return ok(text + (f"; {some_names(refused)}" if refused else ""))
@@ -414,14 +418,22 @@ def _taint_pool(facts: Facts, pools: Collection[str]) -> FixCommand | None:
     pool = next(iter(sorted(pools)), "")
     if not room or not pool:
         return None
+    members = [node for node in nodes if node.pool == pool]
+    if all(untolerated_taint(node.taints, EXTENSION_TOLERATIONS) for node in members):
+        command = f"kubectl rollout restart deployment --namespace {extension.RELEASE_NAMESPACE}"
+        return FixCommand(command, TargetOptions.KUBECONFIG)
     cluster = facts.cluster or Cluster("", "GROUP", "CLUSTER")
+    if cluster.kind != DEFAULT_CLUSTER_TYPE:
+        names = " ".join(node.name for node in members)
+        return FixCommand(f"kubectl taint nodes {names} {WORKLOAD_TAINT}", TargetOptions.KUBECONFIG)
+    # The command replaces the taints that the pool has.
+    taints = [str(taint) for taint in members[0].taints if not taint.passes]
     command = (
         f"az aks nodepool update --cluster-name {cluster.name} "
         f"--resource-group {cluster.resource_group} --name {pool} "
-        f"--node-taints {WORKLOAD_TAINT} "
-        f"&& kubectl rollout restart deployment --namespace {extension.RELEASE_NAMESPACE}"
+        f"--node-taints {','.join([*taints, WORKLOAD_TAINT])}"
     )
-    return FixCommand(command, TargetOptions.NONE)
+    return FixCommand(command, TargetOptions.SUBSCRIPTION)
 
 
 def _pools_kept_off(facts: Facts) -> list[str]:
@@ -429,30 +441,29 @@ def _pools_kept_off(facts: Facts) -> list[str]:
 
     A selector that leaves one pool for jobs may be meant.
     """
-    pools = facts.labels_of_pools()
-    selector = facts.extension_selector
-    excluded = [name for name, labels in pools.items() if _contradicts(selector, labels)]
-    selected = [labels for name, labels in pools.items() if name not in excluded]
-    if any(labels.get(SYSTEM_POOL_LABEL[0]) != SYSTEM_POOL_LABEL[1] for labels in selected):
+    selected: list[str] = []
+    excluded: list[str] = []
+    for_jobs: list[str] = []
+    for name, rows in facts.labels_of_pools().items():
+        is_selected = any(matches(facts.extension_selector, labels) for labels in rows)
+        (selected if is_selected else excluded).append(name)
+        if not all(matches(dict([SYSTEM_POOL_LABEL]), labels) for labels in rows):
+            for_jobs.append(name)
+    if set(selected) & set(for_jobs):
         return []
-    for_jobs = [
-        name for name in excluded if pools[name].get(SYSTEM_POOL_LABEL[0]) != SYSTEM_POOL_LABEL[1]
-    ]
-    return for_jobs if selected else for_jobs or excluded
-
-
-def _contradicts(selector: Mapping[str, str], labels: Mapping[str, str]) -> bool:
-    return any(key in labels and labels[key] != value for key, value in selector.items())
+    for_jobs_excluded = [name for name in excluded if name in for_jobs]
+    return for_jobs_excluded if selected else for_jobs_excluded or excluded
 
 
 def _selector_for_jobs(facts: Facts, pool: str) -> str:
     """Options that give each key of the extension's nodeSelector the value of that pool.
 
-    A key can be changed and not be removed.
+    A key can be changed and not be removed: empty if the pool lacks one.
     """
-    labels = facts.labels_of_pools()[pool]
-    pairs = {key: labels.get(key, "VALUE") for key in facts.extension_selector}
-    return " ".join(f"--node-selector {key}={value}" for key, value in pairs.items())
+    labels = facts.labels_of_pools()[pool][0]
+    if facts.extension_selector.keys() - labels.keys():
+        return ""
+    return " ".join(f"--node-selector {key}={labels[key]}" for key in facts.extension_selector)
 
 
 def _spot_nodes(facts: Facts) -> CheckResult:

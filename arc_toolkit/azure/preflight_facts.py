@@ -107,7 +107,7 @@ class Facts:
 
     def usable(self) -> tuple[list[Node], list[UnusableNode]]:
         """The nodes that jobs can use, and the others."""
-        rows = self._size_nodes({})
+        rows = self._size_nodes({} if isinstance(self.occupants, UnknownFact) else self.occupants)
         return [row.node for row in rows if row.takes_jobs], [
             row.unusable for row in rows if row.unusable
         ]
@@ -137,25 +137,33 @@ class Facts:
     def pools(self) -> list[Mapping[str, Any]]:
         return pools_of(self.resource)
 
-    def labels_of_pools(self) -> dict[str, dict[str, str]]:
-        """By pool, the labels that its nodes have, or would have: of a pool at zero those that AKS
-        gives to every node.
+    def labels_of_pools(self) -> dict[str, list[Mapping[str, str]]]:
+        """By pool, the labels of each of its nodes; of a pool at zero those that a node would have.
 
+        A node without a pool is one of its own. AKS gives a node more labels than a pool shows, so
+        those of its domains are taken for the ones that the extension asks for.
         https://learn.microsoft.com/azure/aks/use-labels
         """
-        pools: dict[str, dict[str, str]] = {}
+        pools: dict[str, list[Mapping[str, str]]] = {}
+        for node in () if isinstance(self.nodes, UnknownFact) else self.nodes:
+            if node.os == "linux":
+                pools.setdefault(node.pool or node.name, []).append(node.labels)
+        aks_labels = {
+            key: value
+            for key, value in self.extension_selector.items()
+            if key.partition("/")[0].endswith(("kubernetes.io", "azure.com"))
+        }
         for profile in self.pools:
-            if profile.get("osType", "Linux") == "Linux":
-                name = str(profile.get("name"))
-                pools[name] = {
+            name = str(profile.get("name"))
+            if name not in pools and profile.get("osType", "Linux") == "Linux":
+                labels = {
+                    **aks_labels,
                     **dict.fromkeys(AKS_POOL_LABELS, name),
                     SYSTEM_POOL_LABEL[0]: str(profile.get("mode") or "User").lower(),
                     SIZE_LABELS[0]: str(profile.get("vmSize") or ""),
                     **(profile.get("nodeLabels") or {}),
                 }
-        for node in () if isinstance(self.nodes, UnknownFact) else self.nodes:
-            if node.os == "linux":
-                pools[node.pool] = {**pools.get(node.pool, {}), **node.labels}
+                pools[name] = [labels]
         return pools
 
     @property

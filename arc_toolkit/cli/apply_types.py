@@ -70,8 +70,7 @@ def apply(
     old: list[dict[str, Any]] = []
     unchanged: list[tuple[dict[str, Any], str]] = []
     if args.prune:
-        nodes = outdated_types.seen_nodes(selection)
-        old, unchanged = outdated_types.outdated_types(manifests, present, nodes)
+        old, unchanged = outdated_types.outdated_types(manifests, present, selection.candidates)
         if old and not _may_delete(old, manifests, args, console):
             unchanged += [(item, "not confirmed") for item in old]
             old = []

@@ -48,7 +48,7 @@ SUBCOMMANDS = {
     ),
     "spot-pool": (
         "cluster_spot_pool",
-        "add a spot node pool, or print it for az, ARM, Bicep or Terraform",
+        "add a spot node pool, or print it for az or Bicep",
         "arc-toolkit cluster spot-pool spot --size D64s_v5 --cluster my-aks --resource-group my-rg "
         "--dry-run",
     ),

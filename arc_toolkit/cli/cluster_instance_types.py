@@ -32,10 +32,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
         rows = fits.check(live_types.read(client), nodes)
         if args.format == "json":
             console.out(waterfall.fits_json("cluster-instance-types", rows))
-            return
-        console.out(waterfall.types_table(rows, console.style) if rows else waterfall.NO_TYPES)
-        for fit in rows:
-            if fit.reason:
-                console.note(waterfall.reason_text(fit))
+        else:
+            console.out(waterfall.drift_text(rows, console.style))
 
     return cluster_options.look(args, console, show)

@@ -18,9 +18,8 @@ from arc_toolkit.errors import OK, ArcError
 
 OPTIONS = """
   name NAME                 name of the pool: at most 12 lower-case letters and digits
-  --format {text,az,arm,bicep,terraform} [text]
-                            az, arm, bicep, terraform: print the equivalent, without a sign-in, and
-                            send nothing
+  --format {text,az,bicep} [text]    az, bicep: print the equivalent, without a sign-in, and send
+                            nothing
 the pool:
   --size NAME required      VM size, such as Standard_D64s_v5
   --min N [0]               minimum number of nodes

@@ -121,6 +121,8 @@ def collect(args: argparse.Namespace) -> Selection | None:
         raise ArcError(
             "standard input can be --nodes or --pods, not both: save one of them to a file"
         )
+    if args.sku and args.extension_selector is not None:
+        raise ArcError("--extension-selector goes with --nodes: a VM size may have any label")
     if args.sku:
         tolerations_of(args)  # VM sizes have no taints, but a mistake is a mistake
         names = [name for names in args.sku for name in names]
@@ -161,6 +163,7 @@ def select(
         architecture=args.architecture or "amd64",
         by_pool=args.group_by == "pool",
         selector_of_extension=extension_selector_of(args),
+        node_selector=dict(parse_labels(getattr(args, "node_selector", "")) or ()),
     )
     # Options that count only if a node does not say it itself.
     names = [

@@ -8,7 +8,6 @@ nodes, a node that is joining, a device plugin that is down. So such a type is k
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 
 from arc_toolkit.cluster.client import Client, Conflict
@@ -17,39 +16,13 @@ from arc_toolkit.cluster.live_types import ApplyResult, apply, is_adopted, is_ou
 from arc_toolkit.errors import ArcError
 from arc_toolkit.kube.instance_type_spec import PREFIX, selector_of
 from arc_toolkit.kube.labels import matches, some_names
-from arc_toolkit.kube.nodes import Node, UnusableNode
+from arc_toolkit.kube.nodes import Node
 from arc_toolkit.kube.raw import Json, mapping
-from arc_toolkit.sizing.node_selection import Selection
-from arc_toolkit.sizing.shares import NodeGroup
-
-
-@dataclass(frozen=True, slots=True)
-class SeenNode:
-    """What decides about a type: a node, or all nodes of a VM size if there was none to ask."""
-
-    labels: Mapping[str, str]
-    size: str
-    devices: Mapping[str, int]
-    left_out: UnusableNode | None = None
-
-    @classmethod
-    def from_node(cls, node: Node, left_out: UnusableNode | None) -> SeenNode:
-        return cls(node.labels, node.size, node.devices, left_out)
-
-    @classmethod
-    def from_group(cls, group: NodeGroup) -> SeenNode:
-        return cls(group.members[0].labels, group.size, group.devices)
-
-
-def seen_nodes(selection: Selection) -> list[SeenNode]:
-    left_out = {row.node.name: row for row in selection.unusable}
-    if not selection.nodes:
-        return [SeenNode.from_group(group) for group in selection.groups]
-    return [SeenNode.from_node(node, left_out.get(node.name)) for node in selection.nodes]
+from arc_toolkit.sizing.fits import Candidate
 
 
 def outdated_types(
-    manifests: Sequence[Json], present: Mapping[str, Json], nodes: Sequence[SeenNode]
+    manifests: Sequence[Json], present: Mapping[str, Json], nodes: Sequence[Candidate]
 ) -> tuple[list[Json], list[tuple[Json, str]]]:
     """Types to prune, and types to keep with the reason. Ours are those with our label."""
     generated = {manifest["metadata"]["name"] for manifest in manifests}
@@ -125,24 +98,28 @@ def prune(client: Client, items: Iterable[Json], *, dry_run: bool = False) -> It
 
 
 def _why_not_replaced(
-    item: Json, nodes: Sequence[SeenNode], generated_sizes: set[str]
+    item: Json, nodes: Sequence[Candidate], generated_sizes: set[str]
 ) -> str | None:
     """Why its nodes, as they are now, do not show that nobody needs the type; None if they do."""
-    selected = [node for node in nodes if matches(selector_of(item), node.labels)]
+    # A pool at zero has no nodes, though the spot pool of its size may have some.
+    priority = _annotation(item, "priority")
+    selected = [
+        row
+        for row in nodes
+        if row.node.spot == (priority == "spot") and matches(selector_of(item), row.node.labels)
+    ]
     sizes = _sizes(item)
     for size in sizes or [""]:
-        own_nodes = [node for node in selected if not size or node.size.lower() == size.lower()]
+        own_nodes = [row for row in selected if not size or row.node.size.lower() == size.lower()]
         if not own_nodes:
             missing_text = f"node of {size}" if size else "node that it selects"
             return (
                 f"there is no {missing_text} now: "
                 "its pool may be at zero nodes, or its nodes are joining"
             )
-        usable = [node for node in own_nodes if not node.left_out]
+        usable = [row.node for row in own_nodes if not row.unusable]
         if not usable:
-            reasons = some_names(
-                sorted({node.left_out.brief for node in own_nodes if node.left_out})
-            )
+            reasons = some_names(sorted({row.unusable.brief for row in own_nodes if row.unusable}))
             return f"all of its nodes are left out now ({reasons})"
         if size and size.lower() not in generated_sizes:
             return f"this run generates no type for {size}"
@@ -151,7 +128,7 @@ def _why_not_replaced(
     return None
 
 
-def _gpus_missing(item: Json, nodes: Sequence[SeenNode]) -> str | None:
+def _gpus_missing(item: Json, nodes: Sequence[Node]) -> str | None:
     """Why nodes that are not left out still speak for a device plugin that is down: those of a size
     that is not in the table, or that was divided in another way. Any other node with too few GPUs
     is left out.

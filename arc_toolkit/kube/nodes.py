@@ -19,6 +19,7 @@ from arc_toolkit.kube.raw import mapping, rows, text
 from arc_toolkit.kube.taints import (
     AZUREML_TOLERATIONS,
     SPOT_KEY,
+    SPOT_LABELS,
     Taint,
     Toleration,
     untolerated_taint,
@@ -132,9 +133,15 @@ class Node:
         return self.labels.get(SYSTEM_POOL_LABEL[0]) == SYSTEM_POOL_LABEL[1]
 
     @property
+    def spot_label(self) -> tuple[str, str] | None:
+        """The label that only spot nodes have."""
+        pairs = ((key, self.labels.get(key, "")) for key in SPOT_LABELS)
+        return next(((key, value) for key, value in pairs if value in SPOT_LABELS[key]), None)
+
+    @property
     def spot(self) -> bool:
-        """Whether it is of a spot pool."""
-        return self.labels.get(SPOT_KEY) == "spot" or any(
+        """Whether it may be evicted, by its labels or the taint of AKS."""
+        return self.spot_label is not None or any(
             taint.key == SPOT_KEY and taint.value == "spot" for taint in self.taints
         )
 
@@ -284,7 +291,11 @@ def unusable(
     """
     reason, brief, explanation = None, "", ""
     taint = untolerated_taint(node.taints, (*AZUREML_TOLERATIONS, *tolerations))
-    if node.control_plane and taint:  # without a taint the scheduler takes it for any other node
+    if not matches(extension_selector, node.labels):
+        reason = WhyUnusable.EXTENSION_SELECTOR
+        brief = f"{reason.value} ({labels_text(extension_selector)})"
+        explanation = ", which applies to jobs too"
+    elif node.control_plane and taint:  # without a taint the scheduler takes it for any other node
         reason = WhyUnusable.CONTROL_PLANE
     elif node.labels.get(VIRTUAL_LABEL[0]) == VIRTUAL_LABEL[1]:
         reason, brief = WhyUnusable.VIRTUAL, "a virtual node is not a machine that can be sized"
@@ -295,10 +306,6 @@ def unusable(
             WhyUnusable.ARCHITECTURE,
             f"architecture {node.architecture}, not {architecture}",
         )
-    elif not matches(extension_selector, node.labels):
-        reason = WhyUnusable.EXTENSION_SELECTOR
-        brief = f"{reason.value} ({labels_text(extension_selector)})"
-        explanation = ", which applies to jobs too"
     elif node.defect:
         reason = WhyUnusable.JOINING if node.defect is Defect.NO_CAPACITY else WhyUnusable.DAMAGED
         brief = node.defect.value

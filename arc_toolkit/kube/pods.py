@@ -96,6 +96,11 @@ class Pod:
             kind = PodKind.JOB
         return kind, name
 
+    @property
+    def is_of_deployment(self) -> bool:
+        owners = self.metadata.get("ownerReferences") or ()
+        return any(owner.get("kind") == "ReplicaSet" for owner in owners)
+
     def requests(self) -> tuple[int, int]:
         """Milli-cores and bytes that the scheduler counts for the pod.
 

@@ -18,6 +18,16 @@ from arc_toolkit.kube.labels import is_namespace
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 # AKS puts this key, with the value `spot`, on the nodes of a spot pool: as a label and as a taint.
 SPOT_KEY = "kubernetes.azure.com/scalesetpriority"
+# Labels that tell spot nodes from others, with the values that mean spot.
+SPOT_LABELS: dict[str, frozenset[str]] = {
+    SPOT_KEY: frozenset(["spot"]),
+    "kubernetes.azure.com/priority": frozenset(["spot"]),
+    "karpenter.sh/capacity-type": frozenset(["spot"]),
+    "eks.amazonaws.com/capacityType": frozenset(["SPOT"]),
+    "cloud.google.com/gke-spot": frozenset(["true"]),
+    "cloud.google.com/gke-preemptible": frozenset(["true"]),
+    "cloud.google.com/gke-provisioning": frozenset(["spot", "preemptible"]),
+}
 # How the keys of taints begin that Kubernetes, its cloud providers and autoscalers set and take
 # away themselves:
 # https://kubernetes.io/docs/reference/labels-annotations-taints/

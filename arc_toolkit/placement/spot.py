@@ -11,7 +11,7 @@ from arc_toolkit.edit.yaml.nodes import YamlNode, get, items_of, text_of
 from arc_toolkit.errors import ArcError
 from arc_toolkit.kube.labels import parse_label
 from arc_toolkit.kube.nodes import POOL_LABELS
-from arc_toolkit.kube.taints import SPOT_KEY, SPOT_TAINT, Taint, Toleration
+from arc_toolkit.kube.taints import SPOT_KEY, SPOT_LABELS, SPOT_TAINT, Taint, Toleration
 from arc_toolkit.placement.manifests import PREFERRED, REQUIRED, PodSpec
 
 # Of 1 to 100: others that a user gave keep their say.
@@ -101,16 +101,6 @@ def spot_capacity(cloud: str, label: str | None, taint: str | None) -> SpotCapac
 PINNING_LABELS = frozenset(
     (*POOL_LABELS, "alpha.eksctl.io/nodegroup-name", "kubernetes.io/hostname")
 )
-# Labels that tell spot nodes from others, with the values that mean spot.
-SPOT_LABELS: dict[str, frozenset[str]] = {
-    SPOT_KEY: frozenset(["spot"]),
-    "kubernetes.azure.com/priority": frozenset(["spot"]),
-    "karpenter.sh/capacity-type": frozenset(["spot"]),
-    "eks.amazonaws.com/capacityType": frozenset(["SPOT"]),
-    "cloud.google.com/gke-spot": frozenset(["true"]),
-    "cloud.google.com/gke-preemptible": frozenset(["true"]),
-    "cloud.google.com/gke-provisioning": frozenset(["spot", "preemptible"]),
-}
 # Labels of nodes that are never spot nodes: https://learn.microsoft.com/azure/aks/use-system-pools
 _NEVER_SPOT = ("kubernetes.azure.com/mode", "In", {"system"})
 _ON_EVERY_NODE = ("karpenter.sh/capacity-type", "kubernetes.azure.com/priority")

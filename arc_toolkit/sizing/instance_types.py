@@ -12,12 +12,18 @@ from typing import Any
 
 from arc_toolkit import __version__
 from arc_toolkit.errors import ArcError
-from arc_toolkit.kube.instance_type_spec import API_VERSION, KIND, LIST_KIND, MANAGED_BY
+from arc_toolkit.kube.instance_type_spec import (
+    API_VERSION,
+    KIND,
+    LIST_KIND,
+    MANAGED_BY,
+    selector_of,
+)
 from arc_toolkit.kube.instance_type_spec import PREFIX as PREFIX
 from arc_toolkit.kube.labels import matches, some_names
-from arc_toolkit.kube.nodes import Node
+from arc_toolkit.kube.nodes import POOL_LABELS, Node
 from arc_toolkit.kube.quantities import KI, cpu_text, devices_text, memory_text
-from arc_toolkit.kube.taints import Toleration
+from arc_toolkit.kube.taints import AZUREML_TOLERATIONS, SPOT_LABELS, Toleration, untolerated_taint
 from arc_toolkit.resources import render
 from arc_toolkit.sizing.schedulable import Assumptions, Schedulable, WaterfallLine
 from arc_toolkit.sizing.selectors import (
@@ -63,6 +69,7 @@ class InstanceType:
     description: str
     reserve: str
     parts: int = 1
+    priority: str = ""
     asked_selector: str = ""  # of --node-selector
 
     @property
@@ -99,7 +106,8 @@ class InstanceType:
             "source": self.group.source,
             "size": self.group.size,
             "architecture": ",".join(sorted({node.architecture for node in self.group.members})),
-            "priority": "spot" if self.group.spot else "",
+            "priority": self.priority,
+            "pool": next((value for key, value in self.group.selector if key in POOL_LABELS), ""),
             "node-selector": self.asked_selector,
             "kubernetes-version": schedulable.version,
             "max-pods": str(schedulable.max_pods),
@@ -200,8 +208,8 @@ def generate(
                 refused.append(str(error))
                 continue
             name = make_name(options.template, group, request, portion)
-            if group.spot and not options.merge:
-                name += "-spot"
+            priority = "spot" if group.spot and not options.merge else ""
+            name += f"-{priority}" if priority else ""
             types.append(
                 InstanceType(
                     name,
@@ -211,6 +219,7 @@ def generate(
                     request,
                     f"{request} of {group.title}",
                     str(assumptions.reserve),
+                    priority=priority,
                     asked_selector="" if explicit is None else options.selector,
                 )
             )
@@ -219,6 +228,7 @@ def generate(
     types = _merge_by_name(types) if options.merge else types
     placed = [_with_selector(entry, explicit, options) for entry in types]
     types, notes = unique_names([entry for entry, _ in placed], options.present, options.repoint)
+    types = [_keep_pool(entry, options.present.get(entry.name)) for entry in types]
     return types, refused, notes + [note for _, note in placed if note]
 
 
@@ -252,11 +262,27 @@ def _with_selector(
         better = tighten(selector, members, wrong)
         if better is not None and explicit is None:
             selector, wrong = better, others(better)
-    if explicit is None and not entry.group.spot and entry.parts == 1:
-        spot = [
-            node for node in options.nodes if node.spot and matches(dict(selector), node.labels)
+    mixed = ""
+    if explicit is None and not options.merge:
+        spot = entry.group.spot
+        unlike = [
+            node
+            for node in options.nodes
+            if node.spot != spot and matches(dict(selector), node.labels)
         ]
-        selector = tighten(selector, members, spot) or selector
+        tolerated = (*AZUREML_TOLERATIONS, *options.tolerations)
+        if (apart := tighten(selector, members, unlike)) is not None:
+            selector = apart
+        elif reachable := [
+            node.name for node in unlike if not untolerated_taint(node.taints, tolerated)
+        ]:
+            mixed = (
+                f"{entry.name} may run on {'on-demand' if spot else 'spot'} nodes too "
+                f"({some_names(reachable)}): no label keeps it off; "
+                "--group-by pool makes a type for each pool"
+            )
+    if not wrong and mixed:
+        return replace(entry, selector=selector), mixed
     if not wrong:
         anywhere = explicit is None and not selector and entry.group.source != "sku"
         note = (
@@ -278,6 +304,21 @@ def _with_selector(
     return replace(entry, selector=selector), text
 
 
+def _keep_pool(entry: InstanceType, present: Mapping[str, Any] | None) -> InstanceType:
+    """The type with the pool or priority that it asks for in the cluster, if its nodes have that:
+    the spot pool of the same size that this keeps it off may only be at zero now."""
+    selector = selector_of(present) if present else {}
+    added = selector.items() - set(entry.selector)
+    if (
+        entry.selector
+        and selector.items() >= set(entry.selector)
+        and {key for key, _ in added} <= {*POOL_LABELS, *SPOT_LABELS}
+        and all(matches(selector, node.labels) for node in entry.group.members)
+    ):
+        return replace(entry, selector=entry.selector + tuple(sorted(added)))
+    return entry
+
+
 def _node_kind(node: Node) -> str:
     if has_gpus(node):
         return devices_text(node.devices) or "a GPU size"
@@ -295,7 +336,9 @@ def _merge_types(namesakes: list[InstanceType]) -> InstanceType:
     groups = [entry.group for entry in namesakes]
     merged = NodeGroup(
         title=", ".join(group.title for group in groups),
-        selector=(),
+        selector=tuple(
+            pair for pair in groups[0].selector if all(pair in group.selector for group in groups)
+        ),
         nodes=tuple(node for group in groups for node in group.nodes),
         source=groups[0].source,
         pools=tuple(sorted({pool for group in groups for pool in group.pools})),

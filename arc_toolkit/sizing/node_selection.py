@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from arc_toolkit.errors import ArcError
-from arc_toolkit.kube.labels import some_names
+from arc_toolkit.kube.labels import NO_LABELS, matches, some_names
 from arc_toolkit.kube.nodes import (
     SIZE_LABELS,
     Node,
@@ -18,7 +18,7 @@ from arc_toolkit.kube.nodes import (
     unusable,
 )
 from arc_toolkit.kube.quantities import MI
-from arc_toolkit.kube.taints import SPOT_KEY, Toleration
+from arc_toolkit.kube.taints import Toleration
 from arc_toolkit.sizing import vm_sizes
 from arc_toolkit.sizing.fits import Candidate
 from arc_toolkit.sizing.occupants import (
@@ -35,7 +35,7 @@ from arc_toolkit.sizing.schedulable import (
     schedulable_of_size,
     version_of,
 )
-from arc_toolkit.sizing.selectors import gpu_parts
+from arc_toolkit.sizing.selectors import Selector, gpu_parts
 from arc_toolkit.sizing.shares import NodeGroup
 from arc_toolkit.text import plural
 
@@ -121,6 +121,7 @@ def select_nodes(
     architecture: str = "amd64",
     by_pool: bool = False,
     selector_of_extension: Mapping[str, str] | None = None,
+    node_selector: Mapping[str, str] = NO_LABELS,
 ) -> Selection:
     """Groups from raw Node and Pod objects, saved or live."""
     tolerated = tuple(tolerations)
@@ -134,6 +135,7 @@ def select_nodes(
         tolerations=tolerated,
         architecture=architecture,
         selector_of_extension=selector_of_extension,
+        node_selector=node_selector,
     )
     groups = group_nodes(candidates, source=source, by_pool=by_pool)
     refused = [row.unusable for row in candidates if row.unusable]
@@ -141,6 +143,10 @@ def select_nodes(
     if pod_items is None:
         selection.notes.append(
             f"assumed: DaemonSets {daemonsets}; --pods FILE counts the real ones"
+        )
+    if groups and all(node.system_pool for group in groups for node in group.members):
+        selection.notes.append(
+            "only nodes of a system pool can take jobs now: are the pools for jobs at zero nodes?"
         )
     selection.notes += _unusable_notes(refused)
     selection.notes += [note for group in groups if (note := pods_blocking_whole_node(group))]
@@ -180,10 +186,12 @@ def size_nodes(
     tolerations: Iterable[Toleration] = (),
     architecture: str = "amd64",
     selector_of_extension: Mapping[str, str] | None = None,
+    node_selector: Mapping[str, str] = NO_LABELS,
 ) -> list[Candidate]:
     """What each node can give, and why jobs cannot use it or types are not sized for it.
 
-    Without `selector_of_extension`, the extension's own pods show which nodes it allows.
+    Without `selector_of_extension`, the extension's own pods show which nodes it allows. Of the
+    nodes that `node_selector` selects, those of a system pool are left out if there are others.
     """
     tolerated = list(tolerations)
     if selector_of_extension is None:
@@ -209,16 +217,27 @@ def size_nodes(
         if reason is None:
             reason = _fewer_gpus(node, most) or _full(node, sized)
         candidates.append(Candidate(node, sized, reason))
-    candidates = _exclude(candidates, lambda node: node.control_plane, WhyUnusable.BESIDE_WORKERS)
-    return _exclude(candidates, lambda node: node.system_pool, WhyUnusable.SYSTEM_POOL)
+    for excludes, exclusion in (
+        (lambda node: node.control_plane, WhyUnusable.BESIDE_WORKERS),
+        (lambda node: node.system_pool, WhyUnusable.SYSTEM_POOL),
+    ):
+        candidates = _exclude(candidates, node_selector, excludes, exclusion)
+    return candidates
 
 
 def _exclude(
-    candidates: list[Candidate], excludes: Callable[[Node], bool], reason: WhyUnusable
+    candidates: list[Candidate],
+    node_selector: Mapping[str, str],
+    excludes: Callable[[Node], bool],
+    reason: WhyUnusable,
 ) -> list[Candidate]:
     """No types for some nodes, if there are others: a control plane without a taint (k3s,
     OpenShift), or a system pool, where CoreDNS and its kin take a part of a whole-node type."""
-    usable = [row for row in candidates if row.unusable is None]
+    usable = [
+        row
+        for row in candidates
+        if row.unusable is None and matches(node_selector, row.node.labels)
+    ]
     left_out = [row.node.name for row in usable if excludes(row.node)]
     if len(left_out) == len(usable):
         return candidates
@@ -271,19 +290,20 @@ def group_nodes(candidates: Iterable[Candidate], *, source: str, by_pool: bool) 
     Nodes of one size with devices of different kinds (MIG on some of them) are apart: each type
     asks for one kind. So are spot nodes: a job that must not be evicted has its own type.
     """
-    by_labels: dict[tuple[tuple[tuple[str, str], ...], tuple[str, ...], int], list[Candidate]] = {}
+    by_labels: dict[tuple[Selector, tuple[str, ...], int, bool], list[Candidate]] = {}
     for row in candidates:
         if row.unusable is None:
             labels = [row.node.size_label] + ([row.node.pool_label] if by_pool else [])
-            labels += [(SPOT_KEY, "spot")] if row.node.labels.get(SPOT_KEY) == "spot" else []
+            labels += [row.node.spot_label]
             key = (
                 tuple(label for label in labels if label),
                 tuple(row.node.devices),
                 gpu_parts(row.node),
+                row.node.spot,
             )
             by_labels.setdefault(key, []).append(row)
     groups = []
-    for (selector, _, _), rows in sorted(by_labels.items()):
+    for (selector, *_), rows in sorted(by_labels.items()):
         members, sized = tuple(row.node for row in rows), tuple(row.schedulable for row in rows)
         groups.append(NodeGroup.from_nodes(members, sized, selector, source))
     return groups

@@ -7,7 +7,6 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from arc_toolkit.errors import ArcError
-from arc_toolkit.kube.labels import NO_LABELS
 from arc_toolkit.kube.nodes import PLATFORM_LABELS
 from arc_toolkit.kube.pods import Pod, PodKind
 from arc_toolkit.kube.quantities import NO_DEVICES, QuantityError, bytes_requested, cpu_requested
@@ -30,7 +29,7 @@ class Occupant(NamedTuple):
     source: str = ""
     devices: Mapping[str, int] = NO_DEVICES
     pods: int = 1  # a row of a profile may stand for several
-    selector: Mapping[str, str] = NO_LABELS
+    selector: Mapping[str, str] | None = None  # of a Deployment's pod
 
     @property
     def permanent(self) -> bool:
@@ -120,12 +119,15 @@ def read_occupants(data: Any, place: str) -> list[Occupant]:
 
 
 def occupants_by_node(pods: Iterable[Mapping[str, Any]]) -> dict[str, list[Occupant]]:
-    """The running pods of a cluster (raw objects of a PodList) by their node."""
+    """The pods of a cluster (raw objects of a PodList) by their node.
+
+    Waiting pods of Deployments are under "": they say where the extension may run.
+    """
     occupants: dict[str, list[Occupant]] = {}
     for raw in pods:
         pod = Pod.parse(raw)
         try:
-            if not pod.is_finished and (node := pod.node_name):
+            if not pod.is_finished and (pod.node_name or pod.is_of_deployment):
                 kind, name = pod.owner()
                 cpu_m, memory = pod.requests()
                 occupant = Occupant(
@@ -136,9 +138,11 @@ def occupants_by_node(pods: Iterable[Mapping[str, Any]]) -> dict[str, list[Occup
                     pod.namespace,
                     "pods",
                     pod.devices(),
-                    selector=mapping(pod.spec.get("nodeSelector")),
+                    selector=mapping(pod.spec.get("nodeSelector"))
+                    if pod.is_of_deployment
+                    else None,
                 )
-                occupants.setdefault(node, []).append(occupant)
+                occupants.setdefault(pod.node_name or "", []).append(occupant)
         except (QuantityError, ValueError) as error:
             raise ArcError(f"pod {pod.name}: {error}") from None
         except (AttributeError, TypeError, KeyError):
@@ -151,14 +155,14 @@ def extension_selector(
 ) -> dict[str, str]:
     """The nodeSelector of the extension, as its own pods show it.
 
-    Every Deployment of the extension has it, so what all of their pods ask for is the setting:
-    `{"agentpool": "system"}`. Without such a pod nothing is known, and nothing is assumed.
+    Every Deployment of the extension has it, so what all of their pods ask for, waiting ones too,
+    is the setting: `{"agentpool": "system"}`. Without such a pod nothing is known or assumed.
     """
     selectors = [
         set(row.selector.items())
         for rows in occupants.values()
         for row in rows
-        if row.namespace == namespace and row.kind is PodKind.OTHER
+        if row.namespace == namespace and row.selector is not None
     ]
     common = set.intersection(*selectors) if selectors else set()
     return {key: value for key, value in sorted(common) if key not in PLATFORM_LABELS}

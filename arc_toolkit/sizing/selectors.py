@@ -17,7 +17,7 @@ from arc_toolkit.kube.nodes import (
     VIRTUAL_LABEL,
     Node,
 )
-from arc_toolkit.kube.taints import AZUREML_TOLERATIONS, SPOT_KEY, Toleration, untolerated_taint
+from arc_toolkit.kube.taints import AZUREML_TOLERATIONS, SPOT_LABELS, Toleration, untolerated_taint
 from arc_toolkit.sizing.vm_sizes import find
 
 Selector = tuple[tuple[str, str], ...]
@@ -26,7 +26,7 @@ _TELLING = (
     *PLATFORM_LABELS,
     "kubernetes.azure.com/accelerator",
     "kubernetes.azure.com/mode",
-    SPOT_KEY,
+    *SPOT_LABELS,
     *POOL_LABELS,
     "nvidia.com/mig.config",
     "nvidia.com/gpu.product",

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 DEFAULT_TEMPLATE = "{cpu}cpu{memory}g{gpu}"
 _FIELDS = ("cpu", "memory", "gpu", "gpus", "size", "pool", "share", "n")
 # The annotations that say what a type was made for.
-_MADE_FOR = ("size", "share", "asked-size", "architecture", "priority", "node-selector")
+_MADE_FOR = ("size", "share", "asked-size", "architecture", "priority", "pool", "node-selector")
 
 # What types without these annotations are.
 _DEFAULTS = {PREFIX + "architecture": "amd64"}
@@ -95,7 +95,14 @@ def unique_names(
     H200s at zero, `96cpu1850g-8gpu` stays theirs, and the type for MI300X gets a suffix.
     """
     by_name = group_by(types, lambda entry: entry.name)
-    names = _names_in_cluster(types, present)
+    for name in repoint:
+        if len(by_name.get(name, ())) != 1:
+            count = f"{len(by_name[name])} types" if name in by_name else "no type"
+            raise ArcError(
+                f"--repoint {name}: this run makes {count} of that name; "
+                f"it makes {', '.join(by_name)}"
+            )
+    names = _names_in_cluster([row for row in types if row.name not in repoint], present)
     in_cluster = set(names.values())
     reserved_names = in_cluster | (present.keys() - set(repoint))
     notes = []
@@ -141,20 +148,25 @@ def _names_in_cluster(
     types: Sequence[InstanceType], present: Mapping[str, Mapping[str, Any]]
 ) -> dict[int, str]:
     """By id of the type: the name that it has in the cluster, with a suffix or without."""
-    names_by_target: dict[Any, list[str]] = {}
-    for name, item in present.items():
-        names_by_target.setdefault(target_of_type(item), []).append(name)
-    names = {}
-    for entry in types:
-        called = [
-            name
-            for name in names_by_target.get(target_of_type(entry.manifest()), ())
-            if name == entry.name or name.startswith(f"{entry.name}-")
-        ]
-        if called:
-            names[id(entry)] = min(called, key=len)
-    # If two types of this run are made for the same, neither can claim the name.
-    return {key: name for key, name in names.items() if list(names.values()).count(name) == 1}
+    names: dict[int, str] = {}
+    # A pool that is new or at zero may have changed the selector and nothing else.
+    for identity in (target_of_type, hardware_of_type):
+        names_by_target: dict[Any, list[str]] = {}
+        for name in present.keys() - names.values():
+            names_by_target.setdefault(identity(present[name]), []).append(name)
+        claims = {}
+        for entry in types:
+            called = [
+                name
+                for name in names_by_target.get(identity(entry.manifest()), ())
+                if name == entry.name or name.startswith(f"{entry.name}-")
+            ]
+            if called and id(entry) not in names:
+                claims[id(entry)] = min(called, key=lambda name: (len(name), name))
+        # If two types of this run are made for the same, neither can claim the name.
+        claimed = list(claims.values())
+        names |= {key: name for key, name in claims.items() if claimed.count(name) == 1}
+    return names
 
 
 def _made_for(item: Mapping[str, Any]) -> str:
@@ -174,13 +186,18 @@ def _repoint_text(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
 
 def target_of_type(item: Mapping[str, Any]) -> tuple[Any, ...]:
     """What a job sees of a type: its nodes, its part of them, and its kinds of devices."""
-    annotations, selector = item["metadata"].get("annotations") or {}, selector_of(item)
-    annotations = {**_DEFAULTS, **annotations}
+    selector = selector_of(item)
+    made_for, devices = hardware_of_type(item)
+    return made_for, *(selector.get(key) for key in POOL_LABELS), *(kind for kind, _ in devices)
+
+
+def hardware_of_type(item: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The same in any pool: the hardware, the part of a node, and the devices."""
+    annotations = {**_DEFAULTS, **(item["metadata"].get("annotations") or {})}
     limits = ((item.get("spec") or {}).get("resources") or {}).get("limits") or {}
     return (
-        *(str(annotations.get(PREFIX + key, "")).lower() for key in _MADE_FOR),
-        *(selector.get(key) for key in POOL_LABELS),
-        *sorted(resource for resource in limits if "/" in resource),
+        tuple(str(annotations.get(PREFIX + key, "")).lower() for key in _MADE_FOR),
+        tuple(sorted((kind, str(count)) for kind, count in limits.items() if "/" in kind)),
     )
 
 

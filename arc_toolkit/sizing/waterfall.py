@@ -146,14 +146,15 @@ def type_json(entry: InstanceType) -> dict[str, Any]:
     }
 
 
-NO_TYPES = "the cluster has no InstanceTypes"
-
-
 def drift_text(rows: list[Fit], style: Style) -> str:
     """A table of all types, and why each drifted, with the waterfall of the tightest node."""
     if not rows:
-        return NO_TYPES
-    reasons = [reason_text(fit) for fit in rows if fit.reason]
+        return "the cluster has no InstanceTypes"
+    reasons = [
+        f"{fit.name}: {f'{fit.state}, ' if fit.has_drifted else ''}{fit.reason}"
+        for fit in rows
+        if fit.reason
+    ]
     # Several types may fail on the same node; its waterfall is shown once.
     tightest = {fit.tightest.name: fit.tightest for fit in rows if fit.has_drifted and fit.tightest}
     parts = [
@@ -162,12 +163,6 @@ def drift_text(rows: list[Fit], style: Style) -> str:
         *map(waterfall_text, tightest.values()),
     ]
     return "\n\n".join(part for part in parts if part)
-
-
-def reason_text(fit: Fit) -> str:
-    return (
-        f"{fit.name}: {fit.state}, {fit.reason}" if fit.has_drifted else f"{fit.name}: {fit.reason}"
-    )
 
 
 def types_table(fits: list[Fit], style: Style) -> str:

@@ -55,6 +55,6 @@ def test_an_option_that_does_not_exist_is_one_sentence(arc: Arc) -> None:
     found = arc("cluster", "attach", "x", "--colour")
     assert found.code == 2
     assert (
-        found.err
-        == "arc-toolkit: unrecognized arguments: --colour: did you mean --color? (see `arc-toolkit cluster --help`)\n"
+        found.err == "arc-toolkit: unrecognized arguments: --colour: did you mean --color? "
+        "(see `arc-toolkit cluster --help`)\n"
     )

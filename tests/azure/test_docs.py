@@ -42,7 +42,7 @@ def set_scene(scene: str, arm: Arm, monkeypatch: pytest.MonkeyPatch) -> None:
         lambda args, console: FakeCluster([system, node("cpu-0"), spot], [], [], groups),
     )
     if scene == "ready":
-        item = installed(**{"nodeSelector.agentpool": "system"})
+        item = installed()
         arm.extensions[item["id"].lower()] = item
 
 

@@ -14,6 +14,7 @@ from arc_toolkit.azure.extension import SettingChange
 from arc_toolkit.errors import ArcError
 from arc_toolkit.kube.taints import Toleration
 from tests.azure.conftest import CLUSTER
+from tests.azure.objects import installed
 
 SPOT = Toleration.parse(extension.SPOT_TOLERATION)
 
@@ -263,9 +264,15 @@ def test_an_extension_is_installed_again_only_after_it_failed() -> None:
     [
         ("inferenceRouterServiceType=LoadBlancer", "did you mean LoadBalancer?"),
         ("installNvidiaDevicePlugin=yes", "it is True or False"),
+        ("amloperator.skipResourceValidation=ture", "it is True or False"),
     ],
 )
 def test_a_setting_with_a_fixed_set_of_values_is_checked(setting: str, said: str) -> None:
-    key, _, value = setting.partition("=")
     with pytest.raises(ArcError, match=re.escape(said)):
-        extension.check_settings({extension.TRAINING: "True", key: value})
+        extension.chosen_settings({}, extra=[setting])
+
+
+def test_an_odd_value_that_is_set_already_does_not_stop_an_update_of_another_setting() -> None:
+    present = installed(internalLoadBalancerProvider="")
+    settings = extension.chosen_settings({extension.SKIP_VALIDATION: True})
+    assert extension.plan_update(CLUSTER, present, extension.PlanOptions(settings))

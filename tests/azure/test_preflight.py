@@ -358,8 +358,7 @@ def test_a_malformed_type_is_reported_by_the_rules_of_validate() -> None:
 
 TAINT_CPU = (
     "az aks nodepool update --cluster-name gpu-aks --resource-group ml-rg --name cpu "
-    "--node-taints ml.azure.com/amlarc-workload=true:NoSchedule "
-    "&& kubectl rollout restart deployment --namespace azureml"
+    "--node-taints ml.azure.com/amlarc-workload=true:NoSchedule"
 )
 
 
@@ -370,6 +369,49 @@ def test_a_deployment_of_the_extension_on_a_whole_node_pool_is_found() -> None:
     assert row.state == "not ok"
     assert row.reason == "whole does not fit on cpu-0 beside gateway-1"
     assert fix(row) == TAINT_CPU
+
+
+def test_the_taint_leaves_the_others_of_the_pool_and_then_the_pods_move() -> None:
+    guest = [pod("gateway-1", "cpu-0", "ReplicaSet", cpu="900m")]
+    system = node("system-0", cpu=4, gib=16, labels={"kubernetes.azure.com/mode": "system"})
+    team = ("ml.azure.com/amlarc", "true")
+    row = check(
+        "extension placement", facts(nodes=[system, node("cpu-0", taints=[team])], pods=guest)
+    )
+    assert fix(row) == TAINT_CPU.replace("taints ", "taints ml.azure.com/amlarc=true:NoSchedule,")
+    arc = replace(CLUSTER, kind="connectedClusters")
+    row = check("extension placement", facts(pods=guest, cluster=arc))
+    assert fix(row) == "kubectl taint nodes cpu-0 ml.azure.com/amlarc-workload=true:NoSchedule"
+    tainted = node("cpu-0", taints=[("ml.azure.com/amlarc-workload", "true")])
+    row = check("extension placement", facts(nodes=[system, tainted], pods=guest))
+    assert fix(row) == "kubectl rollout restart deployment --namespace azureml"
+
+
+def test_a_label_of_the_extensions_selector_that_nodes_lack_keeps_jobs_off_them() -> None:
+    system = {"kubernetes.azure.com/mode": "system", "role": "extension"}
+    nodes = [node("system-0", cpu=4, gib=16, labels=system), node("cpu-0")]
+    row = check(
+        "extension settings",
+        facts(nodes=nodes, extension=installed(**{"nodeSelector.role": "extension"})),
+    )
+    assert (row.state, fix(row)) == ("not ok", None)
+    assert "no job can start on pool cpu; give its nodes that label" in row.reason
+
+
+@pytest.mark.parametrize("pool", ["", "cpu"])
+def test_a_selector_that_some_nodes_of_a_pool_match_is_meant(pool: str) -> None:
+    zones = [node(f"cpu-{zone}", labels={"zone": zone, "agentpool": pool}) for zone in "12"]
+    for nodes in (zones, zones[::-1]):
+        found = facts(nodes=nodes, extension=installed(**{"nodeSelector.zone": "1"}), types=[])
+        assert check("extension settings", found).state == "ok"
+
+
+def test_without_azure_the_extensions_pods_say_which_nodes_take_jobs() -> None:
+    operator = pod("aml-operator", "system-0", "ReplicaSet")
+    operator["spec"]["nodeSelector"] = {"agentpool": "system"}
+    unknown_side = unknown("azure", "no sign-in")
+    row = check("Ready nodes", facts(pods=[operator], **unknown_side))
+    assert row.reason.startswith("1 of 2 nodes can take jobs; cpu-0: outside of")
 
 
 def test_a_taint_that_jobs_tolerate_keeps_the_extension_off_a_pool_if_another_can_take_it() -> None:

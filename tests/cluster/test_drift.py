@@ -202,13 +202,13 @@ def test_cluster_instance_types_shows_each_type_and_where_it_fits(
     )
     result = look("instance-types")
     assert result.code == 0, result.err
-    header, *rows = [line.split() for line in result.out.splitlines()]
+    listing, reasons = result.out.split("\n\n")
+    header, *rows = [line.split() for line in listing.splitlines()]
     assert header == ["NAME", "CPU", "MEMORY", "GPUS", "NODES", "MEANT", "FITS", "STATE"]
     assert [(row[0], row[-1]) for row in rows] == [("24cpu220g-1gpu", "node"), ("4cpu16g", "fits")]
-    assert (
-        "24cpu220g-1gpu: no given node has the labels node.kubernetes.io/instance-type="
-        in result.err
-    )
+    label = "node.kubernetes.io/instance-type="
+    assert f"24cpu220g-1gpu: no given node has the labels {label}" in reasons
+    assert gen("--check").out == result.out
     found = json.loads(look("instance-types", "--format", "json").out)["instance_types"]
     assert [(row["name"], row["nodes"], row["fits"]) for row in found] == [
         ("24cpu220g-1gpu", 0, None),

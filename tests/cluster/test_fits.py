@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from arc_toolkit.cluster import failures
 from arc_toolkit.cluster.client import Client
-from arc_toolkit.kube.nodes import parse_node
+from arc_toolkit.kube.nodes import parse_node, parse_nodes
 from arc_toolkit.sizing import fits
 from arc_toolkit.sizing.fits import Candidate
+from arc_toolkit.sizing.node_selection import DaemonSets, size_nodes
 from arc_toolkit.sizing.schedulable import Assumptions, schedulable_of_node
 from tests.sizing import builders
 
@@ -235,3 +236,12 @@ def test_a_watch_that_is_forbidden_ends_at_once() -> None:
     client = Stream([failures.Forbidden("no", 403, {})])
     with pytest.raises(failures.Forbidden):
         list(client.watch("/x", "1"))
+
+
+def test_a_node_that_no_job_uses_does_not_hide_the_extensions_selector() -> None:
+    """A type without a selector: its one Linux node is outside, and the other is Windows."""
+    nodes = parse_nodes([builders.node("a"), builders.node("w", os="windows")])
+    outside = size_nodes(
+        nodes, {}, Assumptions(), DaemonSets(()), selector_of_extension={"agentpool": "system"}
+    )
+    assert state(kind(), *outside)[0] == "does not fit"

@@ -159,7 +159,11 @@ def test_a_conflict_is_shown_and_left_until_it_is_forced(cluster: ControlPlane, 
     assert types(cluster)["8cpu32g"]["spec"]["resources"]["requests"] == amounts
     forced = gen("--apply", "--force-conflicts")
     assert (forced.code, forced.out.split(":")[0]) == (0, "8cpu32g configured")
+    assert "taken over, written by hand before" in forced.out
     assert types(cluster)["8cpu32g"]["spec"]["resources"]["requests"] != amounts
+    assert gen("--apply").out == "8cpu32g unchanged\n"
+    kept = gen("--share", "half", "--apply", "--prune", "--yes")
+    assert "8cpu32g kept: it was written by hand" in kept.out
 
 
 def test_prune_deletes_only_what_this_tool_made_from_the_cluster_and_no_longer_makes(
@@ -220,6 +224,22 @@ def test_a_second_pool_neither_renames_nor_prunes_the_type_that_jobs_name(
         "8cpu32g is called t-standard-b8ms now: jobs that name 8cpu32g would no longer start"
         in renamed.err
     )
+
+
+def test_a_spot_pool_that_goes_to_zero_changes_no_type(cluster: ControlPlane, gen: Arc) -> None:
+    """Without the label of its pool, the on-demand type would get the next spot node."""
+    key = "kubernetes.azure.com/scalesetpriority"
+    spot = {"key": key, "value": "spot", "effect": "NoSchedule"}
+    cluster.create(big("spot-0", labels={key: "spot", "agentpool": "spot"}, taints=[spot]))
+    ready(cluster, "spot-0")
+    first = gen("--apply", "--tolerate", key)
+    assert first.out.splitlines() == ["8cpu32g created", "8cpu32g-spot created"]
+    assert types(cluster)["8cpu32g"]["spec"]["nodeSelector"]["agentpool"] == "big"
+    cluster.delete("Node", "spot-0")
+    second = gen("--apply", "--prune", "--yes", "--tolerate", key)
+    lines = second.out.splitlines()
+    assert (second.code, lines[0]) == (0, "8cpu32g unchanged")
+    assert lines[1].startswith("8cpu32g-spot kept: there is no node of Standard_B8ms now")
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from arc_toolkit.cluster.outdated_types import outdated_types, seen_nodes
+from arc_toolkit.cluster.outdated_types import outdated_types
 from arc_toolkit.kube.taints import Toleration
 from arc_toolkit.sizing.instance_types import GenerateOptions, generate
 from arc_toolkit.sizing.node_selection import DaemonSets, Selection, select_nodes, select_sizes
@@ -56,7 +56,7 @@ def stored(items: list[Object], manager: str = "arc-toolkit") -> dict[str, Objec
 def decide(
     now: list[Object], present: dict[str, Object], selection: Selection
 ) -> tuple[list[str], dict[str, str]]:
-    prune, keep = outdated_types(now, present, seen_nodes(selection))
+    prune, keep = outdated_types(now, present, selection.candidates)
     return [item["metadata"]["name"] for item in prune], {
         item["metadata"]["name"]: why for item, why in keep
     }
@@ -126,6 +126,16 @@ def test_spot_types_are_kept_by_a_run_that_forgets_to_tolerate_spot() -> None:
     prune, keep = decide(manifests(today), stored(manifests(first)), today)
     assert prune == []
     assert "a spot pool" in keep["standard-nd96asr-v4-gpu-8-whole-spot"]
+
+
+def test_spot_nodes_do_not_speak_for_the_on_demand_pool_of_their_size() -> None:
+    """The on-demand pool is at zero, and its type selects the size, as the spot nodes have it."""
+    spot = node("s", pool="spot", labels={SPOT["key"]: "spot"}, taints=[SPOT])
+    today = live(spot, tolerate=SPOT["key"])
+    present = stored(manifests(live(node("a"))))
+    prune, keep = decide(manifests(today), present, today)
+    assert prune == []
+    assert "no node of Standard_D64s_v5 now" in keep["standard-d64s-v5-d64-0-whole"]
 
 
 def test_a_type_without_a_selector_is_judged_by_the_size_it_was_made_for() -> None:

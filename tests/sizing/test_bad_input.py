@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arc_toolkit.errors import ArcError
-from arc_toolkit.kube.nodes import parse_node
+from arc_toolkit.kube.nodes import SYSTEM_POOL_LABEL, parse_node
 from arc_toolkit.sizing.occupants import occupants_by_node
 from tests.sizing.builders import as_list, node
 from tests.support import Result
@@ -60,6 +60,7 @@ SKU = ("--sku", "Standard_D64s_v5")
         ((*SKU, "--name-template", "{cpu}!"), "not valid in Kubernetes"),
         ((*SKU, "--node-selector", "pool"), "--node-selector"),
         ((*SKU, "--nodes", "x.json"), "not both"),
+        ((*SKU, "--extension-selector", "a=b"), "--extension-selector goes with --nodes"),
         ((*SKU, "--check", "no-such-folder"), "not a folder"),
         ((*SKU, "--format", "json", "-o", "folder"), "makes one file"),
         (("--nodes", "no-such-file.json"), "cannot read no-such-file.json: no such file"),
@@ -115,6 +116,26 @@ def test_nodes_that_cannot_be_used_are_named_with_the_reason(arc: Arc, tmp_path:
     assert result.code == 0
     assert "left out 1 node (a): NotReady" in result.err
     assert "left out 1 node (c): cordoned" in result.err
+
+
+def test_a_system_pool_has_types_only_if_there_is_no_other_or_it_is_selected(
+    arc: Arc, tmp_path: Path
+) -> None:
+    system = node("s", size="Standard_D32s_v5", pool="system", labels=dict([SYSTEM_POOL_LABEL]))
+    file = tmp_path / "nodes.json"
+
+    def sizes(nodes: list[dict[str, Any]], *words: str) -> list[str]:
+        file.write_text(json.dumps(as_list(nodes)))
+        result = arc("gen-instance-types", "--nodes", file, "--format", "json", *words)
+        assert ("only nodes of a system pool" in result.err) == (nodes == [system])
+        return [
+            row["manifest"]["metadata"]["annotations"]["arc-toolkit.io/size"]
+            for row in json.loads(result.out)["instance_types"]
+        ]
+
+    assert sizes([system]) == ["Standard_D32s_v5"]
+    assert sizes([system, node("a")]) == ["Standard_D64s_v5"]
+    assert sizes([system, node("a")], "--node-selector", "agentpool=system") == ["Standard_D32s_v5"]
 
 
 def test_options_that_a_node_overrules_are_named(arc: Arc, tmp_path: Path) -> None:

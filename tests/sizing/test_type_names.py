@@ -54,7 +54,12 @@ def types(
 ) -> tuple[dict[str, Object], list[str]]:
     """What a run makes on a cluster that has the types `present`: manifests by name, and the notes."""
     choices = GenerateOptions(
-        template, selector, nodes=selection.nodes, present=present, repoint=repoint
+        template,
+        selector,
+        nodes=selection.nodes,
+        tolerations=selection.tolerations,
+        present=present,
+        repoint=repoint,
     )
     made, _, notes = generate(selection.groups, requests or [Share(1)], Assumptions(), choices)
     return {entry.name: entry.manifest() for entry in made}, notes
@@ -192,3 +197,81 @@ def test_a_half_and_an_exact_size_never_share_a_name() -> None:
     made, _ = types(cluster(D64), present, Size.parse("32cpu110g"), template="{cpu}cpu128g")
     assert list(present) == ["32cpu128g"]
     assert list(made) == ["32cpu128g-standard-d64s-v5"]
+
+
+SPOT_NODE = node("s", pool="spot", labels=SPOT_LABEL, taints=[SPOT])
+
+
+def test_pools_that_come_and_go_neither_rename_a_type_nor_let_it_onto_spot_nodes() -> None:
+    first, _ = types(cluster(D64, SPOT_NODE), {})
+    pool = first["64cpu256g"]["spec"]["nodeSelector"].items()
+    # The spot pool is at zero: its next node must not get the jobs of the other type.
+    alone, notes = types(cluster(D64), first)
+    assert list(alone) == ["64cpu256g"]
+    assert alone["64cpu256g"]["spec"]["nodeSelector"].items() == pool
+    assert notes == []
+    # A second on-demand pool, and then only that one.
+    second = node("b", pool="more")
+    both, notes = types(cluster(D64, second, SPOT_NODE), first)
+    assert both.keys() == first.keys()
+    assert "64cpu256g may run on spot nodes too (s)" in notes[0]
+    other, _ = types(cluster(second, SPOT_NODE), first)
+    assert other.keys() == first.keys()
+    assert "more" in other["64cpu256g"]["spec"]["nodeSelector"].values()
+
+
+def test_a_type_of_one_pool_is_not_given_to_another() -> None:
+    present, _ = types(cluster(D64, by_pool=True), {})
+    made, _ = types(cluster(node("b", pool="more"), by_pool=True), present)
+    assert present.keys().isdisjoint(made)
+
+
+@pytest.mark.parametrize(
+    ("key", "spot", "on_demand"),
+    [
+        ("karpenter.sh/capacity-type", "spot", "on-demand"),
+        ("eks.amazonaws.com/capacityType", "SPOT", "ON_DEMAND"),
+        ("cloud.google.com/gke-spot", "true", ""),
+    ],
+)
+def test_spot_nodes_of_other_clouds_are_known_by_their_labels(
+    key: str, spot: str, on_demand: str
+) -> None:
+    labels = {key: on_demand} if on_demand else {}
+    nodes = node("a", pool="a", labels=labels), node("s", pool="s", labels={key: spot})
+    made, _ = types(cluster(*nodes), {})
+    assert made["64cpu256g-spot"]["spec"]["nodeSelector"][key] == spot
+    selector = made["64cpu256g"]["spec"]["nodeSelector"]
+    assert (on_demand or "a") in selector.values()
+
+
+def test_spot_nodes_with_the_taint_and_no_label_are_apart_too() -> None:
+    made, _ = types(cluster(D64, node("s", pool="spot", taints=[SPOT])), {})
+    assert made.keys() == {"64cpu256g", "64cpu256g-spot"}
+    assert "spot" in made["64cpu256g-spot"]["spec"]["nodeSelector"].values()
+
+
+def test_merged_types_are_for_spot_nodes_or_not_whichever_are_up() -> None:
+    def merged(*nodes: Object) -> dict[str, Object]:
+        options = GenerateOptions(nodes=cluster(*nodes).nodes, merge=True)
+        made, _, _ = generate(cluster(*nodes).groups, [Share(1)], Assumptions(), options)
+        return {entry.name: entry.manifest() for entry in made}
+
+    together, one = merged(D64, SPOT_NODE), merged(SPOT_NODE)
+    assert list(together) == list(one) == ["64cpu256g"]
+    made_for = [row["64cpu256g"]["metadata"]["annotations"] for row in (together, one)]
+    assert made_for[0] == made_for[1]
+    assert list(together["64cpu256g"]["spec"]["nodeSelector"].values()) == ["Standard_D64s_v5"]
+
+
+def test_repoint_works_after_a_run_without_it_and_refuses_unknown_names() -> None:
+    template = "{cpu}cpu-{gpus}gpu"
+    present, _ = types(cluster(H200), {}, template=template)
+    (name,) = present
+    present |= types(cluster(MI300X), present, template=template)[0]
+    made, _ = types(cluster(MI300X), present, template=template, repoint=[name])
+    assert list(made) == [name]
+    with pytest.raises(ArcError, match="--repoint 96gpu: this run makes no type of that name"):
+        types(cluster(MI300X), present, template=template, repoint=["96gpu"])
+    with pytest.raises(ArcError, match="2 types of that name"):
+        types(cluster(H200, MI300X), present, template=template, repoint=[name])

@@ -399,6 +399,12 @@ def test_nodes_outside_of_the_extensions_selector_are_an_error_for_a_type(
     result = arc("validate", types, "--nodes", nodes, "--pods", pods)
     assert result.code == 1
     assert "outside of the extension's nodeSelector (agentpool=system)" in result.out
+    # Waiting for its node, beside a pod that somebody started by hand.
+    operator["spec"].pop("nodeName")
+    pods.write_text(
+        json.dumps(as_list([operator, pod("shell", "a", owner="", namespace="azureml")]))
+    )
+    assert arc("validate", types, "--nodes", nodes, "--pods", pods).code == 1
     operator["spec"]["nodeSelector"] = {"kubernetes.io/os": "linux"}
     pods.write_text(json.dumps(as_list([operator])))
     assert arc("validate", types, "--nodes", nodes, "--pods", pods).code == 0

@@ -15,7 +15,7 @@ from arc_toolkit.diagnosis.identities import parent_of_pod
 from arc_toolkit.kube.nodes import POOL_LABELS, SIZE_LABELS
 from arc_toolkit.kube.pods import RUN_ID_LABEL
 from arc_toolkit.kube.raw import Json, mapping, rows
-from arc_toolkit.kube.taints import SPOT_KEY
+from arc_toolkit.kube.taints import SPOT_LABELS
 from arc_toolkit.output.redaction import redact
 
 LONGEST = 1000
@@ -146,7 +146,7 @@ POD_LABELS = (
     *VOLCANO_LABELS,
 )
 POD_ANNOTATIONS = ("scheduling.k8s.io/group-name", *VOLCANO_LABELS)
-NODE_LABELS = (*POOL_LABELS, SPOT_KEY, SIZE_LABELS[0], "topology.kubernetes.io/zone")
+NODE_LABELS = (*POOL_LABELS, *SPOT_LABELS, SIZE_LABELS[0], "topology.kubernetes.io/zone")
 METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp")
 STATE = ("reason", "exitCode", "signal", "startedAt", "finishedAt", "message")
 CONDITION = ("type", "status", "reason", "message", "lastTransitionTime")

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from arc_toolkit.edit.files.edits import Refused
 from arc_toolkit.edit.yaml.nodes import get, items_of, text_of, walk
 from arc_toolkit.findings import rule
-from arc_toolkit.kube.taints import SPOT_TAINT
+from arc_toolkit.kube.taints import SPOT_LABELS, SPOT_TAINT
 from arc_toolkit.kube.workloads import Retry, Shape
 from arc_toolkit.placement.decisions import (
     decide_grace,
@@ -28,7 +28,6 @@ from arc_toolkit.placement.manifests import PREFERRED, PodSpec, Workload, makes_
 from arc_toolkit.placement.place_plan import PlacementDecision, PlacePlan, SetElsewhere
 from arc_toolkit.placement.spot import (
     CLOUDS,
-    SPOT_LABELS,
     SpotPolicy,
     SpotPreference,
     is_on_spot,
