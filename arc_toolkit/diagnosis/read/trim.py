@@ -15,7 +15,7 @@ from arc_toolkit.diagnosis.identities import parent_of_pod
 from arc_toolkit.kube.nodes import POOL_LABELS, SIZE_LABELS
 from arc_toolkit.kube.pods import RUN_ID_LABEL
 from arc_toolkit.kube.raw import Json, mapping, rows
-from arc_toolkit.kube.taints import SPOT_LABELS
+from arc_toolkit.kube.taints import SPOT_KEY, SPOT_LABELS
 from arc_toolkit.output.redaction import redact
 
 LONGEST = 1000
