@@ -106,6 +106,7 @@ class InstanceType:
             "source": self.group.source,
             "size": self.group.size,
             "architecture": ",".join(sorted({node.architecture for node in self.group.members})),
+            "devices": ",".join(f"{kind}={count}" for kind, count in sorted(self.devices.items())),
             "priority": self.priority,
             "pool": next((value for key, value in self.group.selector if key in POOL_LABELS), ""),
             "node-selector": self.asked_selector,

@@ -192,12 +192,15 @@ def target_of_type(item: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def hardware_of_type(item: Mapping[str, Any]) -> tuple[Any, ...]:
-    """The same in any pool: the hardware, the part of a node, and the devices."""
+    """The same in any pool: the hardware, the part of a node, and the devices.
+
+    By its annotations, which are ours: the limits of a type may have been changed by others.
+    """
     annotations = {**_DEFAULTS, **(item["metadata"].get("annotations") or {})}
-    limits = ((item.get("spec") or {}).get("resources") or {}).get("limits") or {}
+    devices = str(annotations.get(PREFIX + "devices", ""))
     return (
         tuple(str(annotations.get(PREFIX + key, "")).lower() for key in _MADE_FOR),
-        tuple(sorted((kind, str(count)) for kind, count in limits.items() if "/" in kind)),
+        tuple(tuple(device.split("=")) for device in devices.split(",") if device),
     )
 
 
