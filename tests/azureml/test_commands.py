@@ -16,7 +16,7 @@ from arc_toolkit.azureml.azureml_files import AzureMLFiles
 from arc_toolkit.findings import FileResult
 from tests.azureml.support import COMMAND_JOB, COMPONENT, LEGACY_SWEEP, PIPELINE
 from tests.edit.test_diff import apply
-from tests.support import Result
+from tests.support import ROOT, Result
 
 Arc = Callable[..., Result]
 TYPE = ("--instance-type", "32cpu128g")
@@ -298,7 +298,8 @@ def test_a_refused_file_is_named_with_the_reason(arc: Arc, tmp_path: Path) -> No
 def test_a_refused_file_has_no_fix_and_is_not_fixed(arc: Arc, tmp_path: Path) -> None:
     path = tmp_path / "p.py"
     path.write_text("# coding: ascii\nfrom azure.ai.ml import command\n"
-                    "job = command(command='AMLARC_RESTEP', environment='e', compute='a')\n")  # fmt: skip
+                    "job = command(command='x', environment='e', compute='a',"
+                    " environment_variables={'AMLARC_RESTEP': 'x'})\n")  # fmt: skip
     result = arc("patch", path, "--compute", "é", "--write", "--format", "json")
     data = json.loads(result.out)
     assert (result.code, data["files"][0]["status"]) == (2, "refused")
@@ -541,3 +542,8 @@ def test_names_that_would_break_the_job_are_errors(
     assert result.code == 2
     assert why in result.err
     assert result.out == ""
+
+
+def test_patch_changes_nothing_in_this_repository(arc: Callable[..., Result]) -> None:
+    result = arc("patch", ROOT, "--check")
+    assert (result.code, result.out) == (0, ""), result.err

@@ -101,19 +101,19 @@ def test_the_argument_of_a_sweep_moves_with_its_fix() -> None:
 
 
 def test_a_finding_counts_characters() -> None:
-    code = 'import azure.ai.ml\nx = ("é", "AMLARC_RESTEP")\n'
+    code = 'import azure.ai.ml\nx = {"é": 1, "AMLARC_RESTEP": 2}\n'
     [finding] = patch_source("p.py", code.encode(), Settings()).findings
-    assert (finding.line, finding.column) == (2, 11)
+    assert (finding.line, finding.column) == (2, 14)
 
 
 def test_fixes_in_other_encodings() -> None:
-    code = '# coding: latin-1\nimport azure.ai.ml\nx = ("é", "AMLARC_RESTEP")\n'
+    code = '# coding: latin-1\nimport azure.ai.ml\nx = {"é": 1, "AMLARC_RESTEP": 2}\n'
     result = patch_source("p.py", code.encode("latin-1"), Settings())
     assert applied(result, result.findings[0]) == code.replace("RESTEP", "PRESTEP")
 
 
 def test_fixes_in_notebooks_are_edits_of_the_notebook() -> None:
-    source = ["import azure.ai.ml\n", 'x = ("é\\"", "AMLARC_RESTEP")\n', "y = 1"]
+    source = ["import azure.ai.ml\n", 'x = {"é\\"": 1, "AMLARC_RESTEP": 2}\n', "y = 1"]
     notebook = {"cells": [{"cell_type": "code", "source": source, "outputs": []}], "nbformat": 4}
     result = patch_notebook("n.ipynb", json.dumps(notebook).encode(), Settings())
     [finding] = result.findings

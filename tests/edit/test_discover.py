@@ -174,3 +174,18 @@ def test_a_named_path_that_cannot_be_read_is_a_problem(tmp_path: Path, name: str
     [item] = discover([str(tmp_path / name)])
     assert isinstance(item, Problem)
     assert str(tmp_path / name) in item.message
+
+
+def test_a_link_that_leaves_the_folder_is_skipped_and_one_inside_is_read(tmp_path: Path) -> None:
+    top, outside = tmp_path / "top", tmp_path / "outside.yml"
+    top.mkdir()
+    outside.write_text("a: 1\n")
+    (top / "leaves.yml").symlink_to(outside)
+    (top / "real.yml").write_text("a: 1\n")
+    (top / "stays.yml").symlink_to(top / "real.yml")
+    found = {os.path.basename(entry.path): entry for entry in discover([str(top)])}
+    assert isinstance(found["leaves.yml"], Skipped)
+    assert "outside of the folder" in found["leaves.yml"].reason
+    assert isinstance(found["real.yml"], InputFile)
+    named = list(discover([str(top / "leaves.yml")]))
+    assert isinstance(named[0], InputFile)

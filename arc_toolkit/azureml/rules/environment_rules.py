@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterator
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import yaml
 
@@ -95,30 +95,18 @@ def _rename_restep(editor: YamlEditor, path: KeyPath, is_key: bool) -> None:
 
 
 def _check_restep_in_code(plan: PythonPlan) -> None:
-    """In keyword arguments and string literals: the name alone, or an assignment in shell text."""
+    """Where it names a variable: `{"AMLARC_RESTEP": ...}`, `env["AMLARC_RESTEP"] = ...` and
+    `dict(AMLARC_RESTEP=...)`; any other string is only about it."""
     from arc_toolkit.edit.code.editor import StatementSite
 
     for source in plan.module.sources:
         for top in source.body if RESTEP in source.text else ():
             site = StatementSite(source, source.body, top)
-            in_f_strings = {
-                id(part) for node in _nodes(top, ast.JoinedStr) for part in ast.walk(node)
-            }
-            docstrings = {id(node.value) for node in _nodes(top, ast.Expr)}
-            for node in _nodes(top, (ast.keyword, ast.Constant)):
-                if isinstance(node, ast.keyword):
-                    value = text = str(node.arg)
-                else:
-                    value, text = str(node.value), source.slice(node)
-                # Alone, or an assignment in shell text; not a mention in prose.
-                is_set = value == RESTEP or (
-                    isinstance(node, ast.Constant) and f"{RESTEP}=" in value
-                )
-                if not is_set or id(node) in docstrings:
-                    continue
+            for node in _variable_names(top):
+                text = RESTEP if isinstance(node, ast.keyword) else source.slice(node)
                 reason = ""
-                if id(node) in in_f_strings or text.count(RESTEP) != value.count(RESTEP):
-                    reason = "it is part of an f-string or written with escapes"
+                if text.count(RESTEP) != 1:
+                    reason = "it is written with escapes"
                 elif PRESTEP in source.slice(top):
                     reason = f"{PRESTEP} is set beside it: remove one of the two"
                 renamed = text.replace(RESTEP, PRESTEP)
@@ -133,8 +121,19 @@ def _check_restep_in_code(plan: PythonPlan) -> None:
                 )
 
 
-def _nodes(top: ast.stmt, kind: Any) -> Iterator[Any]:
-    return (node for node in ast.walk(top) if isinstance(node, kind))
+def _variable_names(top: ast.stmt) -> Iterator[ast.keyword | ast.Constant]:
+    """Each place that sets the misspelt variable."""
+    for node in ast.walk(top):
+        keys: list[ast.expr | None] = []
+        if isinstance(node, ast.keyword) and node.arg == RESTEP:
+            yield node
+        elif isinstance(node, ast.Dict):
+            keys = node.keys
+        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+            keys = [node.slice]
+        for key in keys:
+            if isinstance(key, ast.Constant) and key.value == RESTEP:
+                yield key
 
 
 def _replace_expression(

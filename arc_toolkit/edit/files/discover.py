@@ -146,10 +146,18 @@ def _files_below(
             elif not os.path.isfile(path):
                 reason = "not a file" if os.path.exists(path) else _DEAD_LINK
                 yield Skipped(path, SkipCause.NOT_A_FILE, reason)
+            elif entry.is_symlink() and not _is_below(path, top):
+                reason = "a symbolic link to a file outside of the folder: name that file"
+                yield Skipped(path, SkipCause.NOT_A_FILE, reason)
             elif (real := os.path.realpath(path)) not in seen:
                 seen.add(real)
                 yield InputFile(path, top)
         stack.extend(reversed(folders))
+
+
+def _is_below(path: str, folder: str) -> bool:
+    real, top = os.path.realpath(path), os.path.realpath(folder)
+    return os.path.commonpath([real, top]) == top
 
 
 @dataclass(frozen=True, slots=True)
