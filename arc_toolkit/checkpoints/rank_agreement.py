@@ -5,10 +5,11 @@ own view of a folder or URL may be older, and then uses that checkpoint or none.
 `torch.distributed` the answer is in its key-value store. Without it, it is in files that all ranks
 see:
 
-    .ranks/1-9f86d081.question      by rank 1, with a new number at every start
-    .ranks/1-9f86d081.answer        by rank 0: {"folder": "step-000000000021-...", "digest": "..."}
+    .ranks/1-2-9f86d081.question    by rank 1, the second time, with a new number at every start
+    .ranks/1-2-9f86d081.answer      by rank 0: {"folder": "step-000000000021-...", "digest": "..."}
 
-A question of an earlier start has another number, and so has its answer.
+A question of an earlier start has another number, and so has its answer. Every rank counts how
+often it asks in one start: the second question gets the second choice.
 """
 
 from __future__ import annotations
@@ -47,6 +48,9 @@ AGREED_VARIABLE = "ARC_TOOLKIT_RANKS_AGREED"
 _FOLDER = ".ranks"
 _QUESTION, _ANSWER = ".question", ".answer"
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
+# A run that has nothing left to do would end at once: others have this long to ask how it began.
+_LATEST_QUESTION = 30.0
+_counts: dict[tuple[str, int], int] = {}  # of the choices in this process, by place and rank
 
 
 def find_rank() -> tuple[int, int]:
@@ -95,37 +99,52 @@ class RankAgreement:
     def __init__(self, rank: int, world_size: int, place: str, files: SharedFiles) -> None:
         self._rank, self._world_size, self._place = rank, world_size, place
         self._files = files
-        self._choice = Choice("", "")
+        # by their count: those that other ranks may not have read yet
+        self._choices: dict[int, Choice] = {}
         self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self._began = 0.0
 
     def announce(self, checkpoint: Checkpoint | None) -> None:
         """Rank 0: answer all others from now on, in the background."""
-        self._choice = Choice.of(checkpoint)
+        choice, count = Choice.of(checkpoint), self._next_count()
         if (torch_store := _torch_store()) is not None:
-            torch_store.set(self._key, self._choice.to_bytes())
-        elif self._thread is None or not self._thread.is_alive():
-            self._thread = threading.Thread(target=self._answer, name="ranks", daemon=True)
-            self._thread.start()
+            torch_store.set(self._key(count), choice.to_bytes())
+            return
+        with self._lock:
+            self._choices[count] = choice
+            self._began = time.monotonic()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._answer, name="ranks", daemon=True)
+                self._thread.start()
 
     @property
-    def awaited(self) -> str | None:
-        """The checkpoint that other ranks may not have read yet."""
-        is_waiting = self._thread is not None and self._thread.is_alive()
-        return self._choice.folder if is_waiting else None
+    def awaited(self) -> set[str]:
+        """The checkpoints that other ranks may not have read yet."""
+        with self._lock:
+            return {choice.folder for choice in self._choices.values()}
 
     def ask(self, sleep: Callable[[float], None], seconds: float) -> Choice | None:
         """Another rank: what rank 0 has chosen; None if it does not answer in this time.
 
         OSError if the question cannot be asked.
         """
-        end = time.monotonic() + seconds
+        end, count = time.monotonic() + seconds, self._count() + 1
+        choice: Choice | None
         if (torch_store := _torch_store()) is not None:
-            while not torch_store.check([self._key]):
+            while not torch_store.check([self._key(count)]):
                 if time.monotonic() > end:
                     return None
                 sleep(_SHORTEST_PAUSE)
-            return Choice.from_bytes(torch_store.get(self._key))
-        question = f"{_FOLDER}/{self._rank}-{os.urandom(4).hex()}"
+            choice = Choice.from_bytes(torch_store.get(self._key(count)))
+        else:
+            choice = self._ask_by_file(count, sleep, end)
+        if choice is not None:
+            self._next_count()
+        return choice
+
+    def _ask_by_file(self, count: int, sleep: Callable[[float], None], end: float) -> Choice | None:
+        question = f"{_FOLDER}/{self._rank}-{count}-{os.urandom(4).hex()}"
         self._files.write(question + _QUESTION, b"")
         began = time.monotonic()
         try:
@@ -139,9 +158,25 @@ class RankAgreement:
                 with suppress(OSError):
                     self._files.delete(question + kind)
 
-    @property
-    def _key(self) -> str:
-        return f"arc-toolkit/checkpoint/{self._place}"
+    def _count(self) -> int:
+        return _counts.get((self._place, self._rank), 0)
+
+    def _next_count(self) -> int:
+        _counts[self._place, self._rank] = count = self._count() + 1
+        return count
+
+    def _key(self, count: int) -> str:
+        return f"arc-toolkit/checkpoint/{count}/{self._place}"
+
+    def wait_for_questions(self, report: Callable[[str], None]) -> None:
+        """Rank 0, before this process ends."""
+        seconds_left = self._began + _LATEST_QUESTION - time.monotonic()
+        if (thread := self._thread) is not None and thread.is_alive() and seconds_left > 0:
+            report(
+                f"waiting for the questions of other ranks, {seconds_left:.0f} s at most; "
+                "use rank=0, world_size=1 if they do not use this store"
+            )
+            thread.join(seconds_left)
 
     def _answer(self) -> None:
         """Until every other rank has taken its answer away. Those of ranks that were killed stay,
@@ -151,25 +186,41 @@ class RankAgreement:
             with suppress(OSError):
                 names = set(self._files.names(_FOLDER))
                 finished |= {
-                    question.partition("-")[0]
+                    question.rpartition("-")[0]
                     for question in answered
                     if question + _ANSWER not in names
                 }
-                if len(finished) >= self._world_size - 1:
-                    break
+                with self._lock:
+                    choices = dict(self._choices)
+                    if len(finished) >= (self._world_size - 1) * len(choices):
+                        self._choices, self._thread = {}, None
+                        break
                 for name in names:
                     question = name.removesuffix(_QUESTION)
-                    if question != name and question not in answered:
-                        self._give(question)
+                    count = question.partition("-")[2].partition("-")[0]
+                    choice = choices.get(int(count)) if count.isdecimal() else None
+                    if question != name and question not in answered and choice is not None:
+                        self._give(question, choice)
                         answered.add(question)
             time.sleep(_pause(began))
         for question in answered:
             with suppress(OSError):
                 self._files.delete(f"{_FOLDER}/{question}{_ANSWER}")
 
-    def _give(self, question: str) -> None:
-        self._files.write(f"{_FOLDER}/{question}{_ANSWER}", self._choice.to_bytes())
+    def _give(self, question: str, choice: Choice) -> None:
+        self._files.write(f"{_FOLDER}/{question}{_ANSWER}", choice.to_bytes())
         self._files.delete(f"{_FOLDER}/{question}{_QUESTION}")
+
+
+def before_exit(call: Callable[[], object]) -> None:
+    """Call it at the end of this process, while storage libraries can still be used: they need
+    Python's thread pools, which close before the last threads end, and long before `atexit`."""
+    # Ends the pools at exit. What is registered after it is called before it.
+    import concurrent.futures.thread  # noqa: F401
+
+    if register := getattr(threading, "_register_atexit", None):
+        with suppress(RuntimeError):  # Python is ending already
+            register(call)
 
 
 def _pause(began: float) -> float:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from arc_toolkit.checkpoints.manifest import (
@@ -24,6 +24,7 @@ from arc_toolkit.checkpoints.manifest import (
     remove,
     verify,
 )
+from arc_toolkit.checkpoints.rank_agreement import before_exit
 from arc_toolkit.checkpoints.unavailable import UnusablePlace
 
 TYPE_CHECKING = False  # `typing` alone takes as long to import as all the rest
@@ -316,16 +317,9 @@ class Uploader:
         return self._thread is None
 
     def _wait_at_exit(self) -> None:
-        """Storage libraries need Python's thread pools, which close before the last threads end."""
         if not self._waits_at_exit:
-            # Ends the pools at exit. What is registered after it is called before it.
-            import concurrent.futures.thread  # noqa: F401
-
             self._waits_at_exit = True
-            # `atexit` would be too late
-            if register := getattr(threading, "_register_atexit", None):
-                with suppress(RuntimeError):  # Python is ending already
-                    register(self.wait)
+            before_exit(self.wait)
 
     def _run(self) -> None:
         while True:

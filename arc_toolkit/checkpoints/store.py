@@ -35,6 +35,7 @@ from arc_toolkit.checkpoints.rank_agreement import (
     AGREED_VARIABLE,
     RankAgreement,
     SharedFolder,
+    before_exit,
     find_rank,
 )
 from arc_toolkit.checkpoints.unavailable import (
@@ -175,6 +176,7 @@ class Store:
             newest = self._newest_checkpoint(patience)
             if self._agreement is not None:
                 self._agreement.announce(newest)
+                before_exit(self._wait_for_ranks)
         self._loaded = (newest,)
         return newest
 
@@ -266,11 +268,16 @@ class Store:
     def _agreed_checkpoint(self, agreement: RankAgreement, patience: Patience) -> Checkpoint | None:
         """The checkpoint that rank 0 begins with."""
         this_rank = f"rank {self._rank} of {self._world_size}"
+        no_answer = (
+            f"{this_rank} got no answer from rank 0: do all ranks use the same folder or URL?"
+        )
         choice = None
         while choice is None:
+            problem = no_answer
             try:
-                choice = agreement.ask(patience.sleep, patience.seconds_left)
-                problem = f"{this_rank} got no answer from rank 0: do all ranks use the same folder or URL?"
+                choice = agreement.ask(
+                    lambda seconds: patience.sleep(seconds, no_answer), patience.seconds_left
+                )
             except OSError as error:
                 problem = f"{this_rank} cannot ask rank 0: {error}"
             if choice is None and not patience.wait(problem):
@@ -290,6 +297,10 @@ class Store:
             if not patience.wait(problem):
                 raise self._unavailable(StoreUnreadable, problem)
         return None
+
+    def _wait_for_ranks(self) -> None:
+        if self._agreement is not None and self._eviction.notice is None:
+            self._agreement.wait_for_questions(self._report_attempt)
 
     def _unavailable(
         self, kind: type[StoreUnusable | StoreUnreadable | StoreDamaged], problem: str
@@ -447,7 +458,8 @@ class Store:
                 f"step {fields['step']} is saved without a file: "
                 "write into the folder that `save` gives"
             )
-        self._loaded = None
+        if self._agreement is None:  # other ranks, which know of no save, go on after theirs
+            self._loaded = None
         self._shelf.note_verified(Checkpoint(final, manifest))
         self._schedule.note_save(fields["step"], time.monotonic() - began)
         self._eviction.saved_for = fields["notice"]
@@ -467,11 +479,9 @@ class Store:
 
     def _in_use(self) -> set[str]:
         """The checkpoints that are being uploaded, or that other ranks begin with."""
-        names = [
-            self._mirror.uploading if self._mirror is not None else None,
-            self._agreement.awaited if self._agreement is not None else None,
-        ]
-        return {name for name in names if name is not None}
+        uploading = self._mirror.uploading if self._mirror is not None else None
+        awaited = self._agreement.awaited if self._agreement is not None else set()
+        return awaited | ({uploading} if uploading is not None else set())
 
     def _give_up(self, step: int, folder: SaveFolder | None, error: OSError) -> None:
         if folder is not None:
@@ -526,6 +536,7 @@ class Store:
     def begin(self, every: int | float | str = "auto") -> int:
         """For code with a loop of its own: the next step. `every` is as for `steps`."""
         newest = self._loaded[0] if self._loaded is not None else self.latest()
+        self._loaded = None  # the next loop asks again, in every rank
         first = newest.step + 1 if newest is not None else 0
         if newest is not None:
             self._newest = newest.step

@@ -24,6 +24,7 @@ DEFAULT_PATIENCE = "10m"
 _VARIABLE = "ARC_TOOLKIT_CHECKPOINT_PATIENCE"
 _LONGEST_PAUSE = 30.0
 _LOOK_SECONDS = 0.2
+_FIRST_REPORT_SECONDS, _REPORT_SECONDS = 5.0, 10.0
 
 
 class UnusablePlace(OSError):
@@ -62,7 +63,10 @@ class StoreDamaged(StoreUnavailable):
 def patience_seconds(patience: float | str | None) -> float:
     """The argument, or what the environment says, or 10 minutes."""
     value = os.environ.get(_VARIABLE) or DEFAULT_PATIENCE if patience is None else patience
-    return parse_seconds(value) if isinstance(value, str) else float(value)
+    try:
+        return parse_seconds(value) if isinstance(value, str) else float(value)
+    except ValueError as error:
+        raise ValueError(f"{_VARIABLE if patience is None else 'patience'}: {error}") from None
 
 
 class Patience:
@@ -77,6 +81,7 @@ class Patience:
         self.limit, self._report, self._check = limit, report, check
         self._end = time.monotonic() + limit
         self._attempts = 0
+        self._next_report = time.monotonic() + _FIRST_REPORT_SECONDS
 
     @property
     def seconds_left(self) -> float:
@@ -96,7 +101,11 @@ class Patience:
         self.sleep(pause)
         return True
 
-    def sleep(self, seconds: float) -> None:
+    def sleep(self, seconds: float, problem: str = "") -> None:
+        """`problem`: what is waited for in many short sleeps; said every ten seconds."""
+        if problem and time.monotonic() >= self._next_report:
+            self._next_report = time.monotonic() + _REPORT_SECONDS
+            self._report(f"{problem}; waiting, giving up in {self.seconds_left:.0f} s")
         end = time.monotonic() + seconds
         while (seconds_left := end - time.monotonic()) > 0:
             self._check()

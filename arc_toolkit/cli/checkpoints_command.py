@@ -25,7 +25,8 @@ examples:
   arc-toolkit checkpoints verify outputs/checkpoints --format json
   arc-toolkit checkpoints list az://container/jobs/one
   arc-toolkit checkpoints prune outputs/checkpoints --keep 3 --yes
-  folder=$(arc-toolkit checkpoints resume outputs/checkpoints) || [ $? -eq 1 ] || exit
+  folder=$(arc-toolkit checkpoints resume outputs/checkpoints) || {
+    code=$?; [ $code -eq 1 ] || exit $code; }
   python train.py --resume "$folder"
 
 exit codes: 0 done, 1 damaged, or resume: a new run without checkpoints, 2 a folder that cannot be
@@ -63,10 +64,10 @@ def run(args: argparse.Namespace, console: Console) -> int:
     from arc_toolkit.checkpoints.local_checkpoints import LocalCheckpoints
 
     remote = _remote(args.folder)
-    if remote is None and _is_missing(args.folder):
-        raise ArcError(f"{_shown(args.folder)} is not a folder")
     if args.action == "resume":
         return _resume(args, console)
+    if remote is None and _is_missing(args.folder):
+        raise ArcError(f"{_shown(args.folder)} is not a folder")
     try:
         if remote is not None:
             entries = sorted(remote.listing(), key=lambda entry: entry.order, reverse=True)
@@ -137,6 +138,8 @@ def _resume(args: argparse.Namespace, console: Console) -> int:
         ).latest()
     except StoreUnavailable as problem:  # already reported
         return problem.exit_code
+    except ValueError as error:  # in the environment
+        raise ArcError(str(error)) from None
     if newest is None:
         console.note(f"no valid checkpoint in {_shown(args.folder)}")
         return FOUND

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import fsspec
 import pytest
 
 from arc_toolkit.checkpoints import Store
-from tests.support import Result
+from tests.support import ROOT, Result
 
 Arc = Callable[..., Result]
 
@@ -61,6 +63,44 @@ def test_resume_prints_the_newest_valid_one(folder: Path, arc: Arc) -> None:
 def test_nothing_to_resume_from(tmp_path: Path, arc: Arc) -> None:
     result = arc("checkpoints", "resume", str(tmp_path))
     assert (result.code, result.out) == (1, "")
+
+
+def test_a_new_run_has_no_folder_yet(tmp_path: Path, arc: Arc) -> None:
+    result = arc("checkpoints", "resume", str(tmp_path / "none"))
+    assert (result.code, result.out) == (1, "")
+    (tmp_path / "file").touch()
+    for mistake in ("file", "file/below"):
+        assert arc("checkpoints", "resume", str(tmp_path / mistake)).code == 2
+
+
+@pytest.mark.parametrize(("code", "end"), [(0, 0), (1, 0), (2, 2), (65, 65), (75, 75)])
+def test_the_script_of_the_docs_ends_with_the_code_of_resume(
+    tmp_path: Path, code: int, end: int
+) -> None:
+    lines = [
+        line.strip().replace("python train.py", "echo")
+        for line in (ROOT / "docs/checkpoints.md").read_text().splitlines()
+        if line.startswith(("    folder=$(", '    python train.py --resume "$folder"'))
+    ]
+    command = tmp_path / "arc-toolkit"
+    command.write_text(f"#!/bin/sh\nexit {code}\n")
+    command.chmod(0o755)
+    result = subprocess.run(
+        ["sh", "-c", "\n".join(lines)],
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True,
+        check=False,
+    )
+    assert (result.returncode, bool(result.stdout)) == (end, end == 0)
+
+
+def test_a_wrong_time_in_the_environment_is_a_mistake(
+    tmp_path: Path, arc: Arc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ARC_TOOLKIT_CHECKPOINT_PATIENCE", "soon")
+    result = arc("checkpoints", "resume", str(tmp_path))
+    assert result.code == 2
+    assert "ARC_TOOLKIT_CHECKPOINT_PATIENCE" in result.err
 
 
 def test_prune_deletes_valid_ones_and_only_with_yes(folder: Path, arc: Arc) -> None:

@@ -27,7 +27,7 @@ from arc_toolkit.checkpoints.rank_agreement import find_rank
 from arc_toolkit.checkpoints.remote import RemoteFolder
 from arc_toolkit.checkpoints.unavailable import patience_seconds
 from tests.checkpoints.stores import quiet, save
-from tests.support import ROOT, wait_until
+from tests.support import ROOT, frameworks_python, wait_until
 
 # --- unreadable is not empty -----------------------------------------------------------------------------------
 
@@ -295,7 +295,7 @@ def test_all_ranks_begin_after_the_checkpoint_of_the_first(tmp_path: Path, count
     save(quiet(tmp_path / "store"), 20)
     assert first_steps(rank_stores(tmp_path / "store", count)) == [21] * count
     save(quiet(tmp_path / "store"), 30)
-    (tmp_path / "store" / ".ranks" / "1-dead.question").touch()  # of a rank that was killed
+    (tmp_path / "store" / ".ranks" / "1-2-dead.question").touch()  # of a rank that was killed
     stores = rank_stores(tmp_path / "store", count)
     assert first_steps(stores) == [31] * count
     wait_until(lambda: not list((tmp_path / "store" / ".ranks").iterdir()))
@@ -389,6 +389,110 @@ def test_under_mpi_only_the_first_rank_writes(tmp_path: Path) -> None:
     newest = quiet(tmp_path).latest()
     assert newest is not None
     assert (newest.step, (newest / "x").read_text()) == (5, "0")
+
+
+TWO_LOOPS = """
+    import json, os, sys, time
+    {before}
+    from arc_toolkit.checkpoints import Store
+    time.sleep(float(os.environ.get("LATE", 0)))
+    store, begun = Store(sys.argv[1], patience=60), []
+    for total in 3, 6:
+        steps = list(store.steps(total))
+        begun.append(steps[0] if steps else None)
+        if steps and os.environ["RANK"] == "0":
+            with store.save(total - 1) as folder:
+                (folder / "x").write_text("x")
+        {after}
+    print(json.dumps(begun))
+"""
+
+
+def two_loops(
+    root: Path, python: str, before: str = "", after: str = "", **environment: str
+) -> list[Any]:
+    """What two ranks in processes of their own print, and how they end; the second is late."""
+    script = textwrap.dedent(TWO_LOOPS).format(before=before, after=after)
+    processes = [
+        subprocess.Popen(
+            [python, "-c", script, str(root)],
+            env={
+                **os.environ,
+                "PYTHONPATH": str(ROOT),
+                "RANK": str(rank),
+                "WORLD_SIZE": "2",
+                "LATE": str(rank),
+                **environment,
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    results: list[Any] = []
+    for process in processes:
+        out, err = process.communicate(timeout=120)
+        results.append((process.returncode, json.loads(out) if out else err))
+    return results
+
+
+@pytest.mark.parametrize("place", ["folder", "url"])
+def test_ranks_agree_in_every_loop_and_at_the_start_of_a_finished_run(
+    tmp_path: Path, place: str
+) -> None:
+    root = tmp_path if place == "folder" else f"file://{tmp_path}/blobs"
+    options = {"ARC_TOOLKIT_CHECKPOINT_CACHE": str(tmp_path / "cache")}
+    assert two_loops(root, sys.executable, **options) == [(0, [0, 3])] * 2  # type: ignore[arg-type]
+    # Nothing is left to do: the first rank does not end before the second has asked.
+    assert two_loops(root, sys.executable, **options) == [(0, [None, None])] * 2  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+@pytest.mark.real
+def test_ranks_agree_through_torch_distributed(tmp_path: Path) -> None:
+    before = (
+        "import torch.distributed as ranks; "
+        f"ranks.init_process_group('gloo', init_method='file://{tmp_path}/{{}}', "
+        "rank=int(os.environ['RANK']), world_size=2)"
+    )
+    for start, begun in enumerate(([0, 3], [None, None])):
+        results = two_loops(
+            tmp_path / "store", frameworks_python(), before.format(start), "ranks.barrier()"
+        )
+        assert results == [(0, begun)] * 2
+    assert not (tmp_path / "store" / ".ranks").exists()
+
+
+def test_a_late_rank_gets_the_choice_of_its_own_loop(tmp_path: Path) -> None:
+    save(quiet(tmp_path / "store"), 20)
+    first, second, third = rank_stores(tmp_path / "store", 3)
+    assert (first.begin(), second.begin()) == (21, 21)
+    save(first, 25)
+    assert (first.begin(), second.begin()) == (26, 26)
+    assert (third.begin(), third.begin()) == (21, 26)
+
+
+def test_a_save_before_the_first_step_does_not_part_the_ranks(tmp_path: Path) -> None:
+    first, second = rank_stores(tmp_path / "store", 2)
+    reader = threading.Thread(target=second.latest)
+    reader.start()
+    assert first.latest() is None
+    reader.join(20)
+    save(first, 0)
+    assert (first.begin(), second.begin()) == (0, 0)
+
+
+def test_a_rank_says_that_it_waits_for_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("arc_toolkit.checkpoints.unavailable._FIRST_REPORT_SECONDS", 0.2)
+    monkeypatch.setattr("arc_toolkit.checkpoints.unavailable._REPORT_SECONDS", 0.3)
+    said: list[str] = []
+    with pytest.raises(StoreUnreadable):
+        Store(tmp_path, rank=1, world_size=2, patience=1, report=said.append).latest()
+    assert len(said) > 2
+    assert all("got no answer from rank 0" in line for line in said)
 
 
 def test_a_read_only_store_asks_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
