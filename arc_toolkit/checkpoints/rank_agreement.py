@@ -55,6 +55,8 @@ _counts: dict[tuple[str, int], int] = {}  # of the choices in this process, by p
 
 def find_rank() -> tuple[int, int]:
     """This process and the number of all: `(0, 1)` if no launcher says anything else."""
+    if (distributed := _torch_distributed()) is not None:  # also without a launcher
+        return distributed.get_rank(), distributed.get_world_size()
     for rank_variable, size_variable in _VARIABLES:
         if (rank := _number_in(rank_variable)) is not None:
             return rank, _number_in(size_variable) or 1
@@ -228,12 +230,18 @@ def _pause(began: float) -> float:
     return min(_LONGEST_PAUSE, max(_SHORTEST_PAUSE, (time.monotonic() - began) / 20))
 
 
-def _torch_store() -> Any:
-    """The key-value store of `torch.distributed`, if the process has initialised it."""
+def _torch_distributed() -> Any:
+    """`torch.distributed`, if the process has initialised it."""
     distributed: Any = sys.modules.get("torch.distributed")
     if distributed is None or not (distributed.is_available() and distributed.is_initialized()):
         return None
-    return distributed.distributed_c10d._get_default_store()
+    return distributed
+
+
+def _torch_store() -> Any:
+    """The key-value store of `torch.distributed`, if the process has initialised it."""
+    distributed = _torch_distributed()
+    return None if distributed is None else distributed.distributed_c10d._get_default_store()
 
 
 class SharedFolder:

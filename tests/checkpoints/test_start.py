@@ -464,6 +464,29 @@ def test_ranks_agree_through_torch_distributed(tmp_path: Path) -> None:
     assert not (tmp_path / "store" / ".ranks").exists()
 
 
+@pytest.mark.slow
+@pytest.mark.real
+def test_the_rank_is_that_of_torch_distributed_without_a_launcher(tmp_path: Path) -> None:
+    script = """
+        import sys
+        import torch.distributed as ranks
+        from arc_toolkit.checkpoints.rank_agreement import find_rank
+        rank, place = int(sys.argv[1]), f"file://{sys.argv[2]}/ranks"
+        ranks.init_process_group("gloo", init_method=place, rank=rank, world_size=2)
+        assert find_rank() == (rank, 2), find_rank()
+        ranks.barrier()
+    """
+    environment = {name: word for name, word in os.environ.items() if "RANK" not in name}
+    processes = [
+        subprocess.Popen(
+            [frameworks_python(), "-c", textwrap.dedent(script), str(rank), str(tmp_path)],
+            env={**environment, "PYTHONPATH": str(ROOT)},
+        )
+        for rank in range(2)
+    ]
+    assert [process.wait(120) for process in processes] == [0, 0]
+
+
 def test_a_late_rank_gets_the_choice_of_its_own_loop(tmp_path: Path) -> None:
     save(quiet(tmp_path / "store"), 20)
     first, second, third = rank_stores(tmp_path / "store", 3)
