@@ -14,7 +14,7 @@ from dataclasses import replace
 from arc_toolkit.diagnosis import signals
 from arc_toolkit.diagnosis.assemble.attempt_evidence import AttemptContext, AttemptEvidence, gather
 from arc_toolkit.diagnosis.assemble.container_evidence import job_succeeded
-from arc_toolkit.diagnosis.assemble.log_evidence import NOTICED
+from arc_toolkit.diagnosis.assemble.log_evidence import NOTICED, PEER_REASONS
 from arc_toolkit.diagnosis.assemble.node_signals import CauseCandidate, excuse, notice
 from arc_toolkit.diagnosis.model import Cause, CauseKind, Evidence, EvidenceSource
 from arc_toolkit.diagnosis.read.gpu_messages import GpuProof
@@ -247,8 +247,11 @@ def _found_no_gpu(findings: AttemptEvidence) -> Answer:
 
 
 def _ended_by_itself(findings: AttemptEvidence) -> Answer:
-    """The job's process, with an exit code of its own."""
-    return _own_exit(findings)
+    """The job's process, with an exit code of its own; a guess if it says that a peer went first."""
+    answer = _own_exit(findings)
+    if any(item.tied and item.evidence.reason in PEER_REASONS for item in findings.texts):
+        return [replace(item, confidence="low") for item in answer]
+    return answer
 
 
 def _weak_hints(findings: AttemptEvidence) -> Answer:

@@ -14,6 +14,7 @@ from itertools import groupby
 
 from arc_toolkit.diagnosis import causes, times
 from arc_toolkit.diagnosis.assemble.attempt_evidence import AttemptContext
+from arc_toolkit.diagnosis.assemble.log_evidence import PEER_REASONS
 from arc_toolkit.diagnosis.gaps import missing_between, moment_of
 from arc_toolkit.diagnosis.model import (
     Attempt,
@@ -32,8 +33,6 @@ from arc_toolkit.diagnosis.read.log_endings import LogEndingKind
 from arc_toolkit.diagnosis.signals import KINDS
 from arc_toolkit.diagnosis.times import LOOK_BACK_SECONDS, NOTICE_OF_LOSS_SECONDS, is_within
 
-# A rank that says so was not the first to fail.
-PEER_REASONS = GpuProof.PEER, LogEndingKind.PEER_LOST
 FOLLOWER_REASONS = (*PEER_REASONS, LogEndingKind.STOPPED)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from arc_toolkit.diagnosis.assemble.restarts import restarts_in
-from arc_toolkit.diagnosis.model import Cause, CauseKind
+from arc_toolkit.diagnosis.model import Attempt, Cause, CauseKind
 from arc_toolkit.diagnosis.read.sources.metric_points import Point
 from arc_toolkit.diagnosis.report import build
 from tests.diagnosis.made import (
@@ -156,3 +156,40 @@ def test_lost_steps_count_the_epochs_that_are_repeated(resumed: list[int], lost:
     points = [*epochs_of([0, 1, 2, 3], 0.0, last_steps=6), *epochs_of(resumed, 5000.0)]
     (restart,) = restarts_in("run", points)
     assert restart.lost_steps == lost
+
+
+# NVIDIA/nccl: src/init.cc, ncclGetErrorString
+LOST_PEER = (
+    "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:335, remote process "
+    "exited or there was a network error\nncclRemoteError: A call failed possibly due to a network "
+    "error or a remote process exiting prematurely."
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "confidence"), [(LOST_PEER, "low"), ("KeyError: 'lr'", "medium")]
+)
+def test_an_error_that_names_a_lost_peer_is_only_a_guess(error: str, confidence: str) -> None:
+    """Another process failed first, and nothing here says why; an error of its own is its own."""
+    cause = _attempt_that_printed(error).cause
+    assert cause is not None
+    assert (cause.kind, cause.confidence) == (CauseKind.USER, confidence)
+
+
+def test_the_log_to_open_is_the_one_with_the_error_also_if_the_exit_code_is_known() -> None:
+    attempt = _attempt_that_printed("KeyError: 'lr'")
+    assert attempt.cause is not None
+    assert [(item.reason, item.path) for item in attempt.cause.evidence] == [
+        ("1", ""),
+        ("uncaught exception", "job/user_logs/std_log.txt"),
+    ]
+
+
+def _attempt_that_printed(error: str) -> Attempt:
+    text = f'Traceback (most recent call last):\n  File "t.py", line 7, in <module>\n    f()\n{error}\n'
+    logs = [
+        log("job/system_logs/amlarc_cr_bootstrap.log", NODE_A),
+        scanned(f"step 1\n{text}".encode(), "job/user_logs/std_log.txt"),
+    ]
+    (attempt,) = build(logs, [facts([pod(containers=[container()])])]).attempts
+    return attempt

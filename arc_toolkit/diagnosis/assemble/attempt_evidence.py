@@ -21,7 +21,7 @@ from arc_toolkit.diagnosis.assemble.container_evidence import (
     main_containers,
     reading_candidate,
 )
-from arc_toolkit.diagnosis.assemble.log_evidence import NOTICED
+from arc_toolkit.diagnosis.assemble.log_evidence import NOTICED, PEER_REASONS
 from arc_toolkit.diagnosis.assemble.node_signals import (
     CauseCandidate,
     condition_change,
@@ -462,10 +462,12 @@ def _file_candidates(context: AttemptContext) -> list[CauseCandidate]:
         reason, kind = item.evidence.reason, item.kind
         if without_gpu and reason in (GpuProof.DRIVER, GpuProof.MISSING):
             continue  # a pod that asks for no GPU has none
-        if reason in (GpuProof.PEER, LogEndingKind.PEER_LOST, LogEndingKind.STOPPED) and not tied:
+        if reason in (*PEER_REASONS, LogEndingKind.STOPPED) and not tied:
             continue  # it is not known which rank said that
         if reason == LogEndingKind.OWN_ERROR and context.exit_is_known:
-            continue
+            if not tied:
+                continue
+            kind = None  # the exit code decides; this says where to read
         if reason == NOTICED:
             candidates.append(CauseCandidate(item.evidence, kind, "high", tied=True))
             continue

@@ -12,9 +12,11 @@ from arc_toolkit.diagnosis.read.scan import LogScan
 from arc_toolkit.notices.run_log import RunRecord
 from arc_toolkit.text import plural
 
+# A rank that says so was not the first to fail.
+PEER_REASONS = GpuProof.PEER, LogEndingKind.PEER_LOST
 _FAULTS = (GpuProof.HARDWARE, GpuProof.DRIVER)
 _ENDING_TEXTS: dict[LogEndingKind, tuple[CauseKind | None, str]] = {
-    LogEndingKind.OWN_ERROR: (CauseKind.USER, "and nothing caught it; there is no exit code"),
+    LogEndingKind.OWN_ERROR: (CauseKind.USER, "and nothing caught it"),
     LogEndingKind.CHILD_KILLED: (
         CauseKind.OWN_MEMORY,
         "because a process that it had started was killed, most likely for memory",
