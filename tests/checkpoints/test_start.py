@@ -310,13 +310,14 @@ def test_a_rank_that_sees_a_newer_one_uses_that_of_the_first(tmp_path: Path) -> 
 
 
 def test_retention_leaves_what_other_ranks_have_not_read(tmp_path: Path) -> None:
+    other_threads = threading.enumerate()
     save(quiet(tmp_path / "store"), 20)
     first, second = rank_stores(tmp_path / "store", 2, keep=2)
     for step in range(first.begin(), 30):
         save(first, step)
     assert second.begin() == 21
     wait_until(lambda: not list((tmp_path / "store" / ".ranks").iterdir()))
-    wait_until(lambda: "ranks" not in {thread.name for thread in threading.enumerate()})
+    wait_until(lambda: not [row for row in threading.enumerate() if row not in other_threads])
     save(first, 30)
     assert [entry.order[0] for entry in first.listing()] == [30, 29]
 
