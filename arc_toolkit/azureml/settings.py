@@ -1,6 +1,4 @@
-"""What was asked for on the command line, for every editor and rule of `patch` and `check`. Frozen
-data.
-"""
+"""The options of `patch` and `check` as frozen data, for every editor and rule."""
 
 from __future__ import annotations
 

@@ -186,8 +186,7 @@ class Decision:
     reason: str = ""
 
     def variables(self, old: Mapping[str, str]) -> dict[str, str]:
-        """The environment variables to set, given those that are there; only what has to be
-        written.
+        """The environment variables to write, given the present ones.
 
         In a PRESTEP, names that already have a literal value of their own are left to it.
         """

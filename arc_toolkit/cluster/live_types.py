@@ -146,7 +146,7 @@ def _as_adopted(manifest: Json) -> Json:
     return {**manifest, "metadata": {**metadata, "annotations": annotations}}
 
 
-# --- what is there, against what was asked for ----------------------------------------------------
+# --- the stored object against the manifest -------------------------------------------------------
 
 
 def _leftovers(item: Json, manifest: Json) -> list[ObjectPath]:

@@ -106,16 +106,6 @@ BEFORE_RETRY_SECONDS = 3600
 OPEN_WINDOW_SECONDS = 86400
 
 
-def explains_end(time: float | None, end: float | None) -> bool:
-    """Whether what an event of a pod or of its node reports may have ended an attempt.
-
-    As long before the end as a loss takes to end a pod. An unknown time excludes nothing.
-    """
-    if time is None or end is None:
-        return True
-    return is_within(time, end, LOOK_BACK_SECONDS, LOOK_AHEAD_SECONDS)
-
-
 def is_within(time: float | None, moment: float | None, before: float, after: float) -> bool:
     """Whether a time is at most so long before or after a moment; both have to be known."""
     return time is not None and moment is not None and -before <= time - moment <= after

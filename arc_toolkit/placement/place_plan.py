@@ -46,7 +46,7 @@ STYLE = YamlStyle(
 
 @dataclass(frozen=True, slots=True)
 class PlaceSettings:
-    """What was asked for on the command line, and what the files of the run show."""
+    """The options of `place`, and the evidence in the files of the run."""
 
     spot: SpotPolicy | None = None
     capacity: SpotCapacity = CLOUDS["aks"]

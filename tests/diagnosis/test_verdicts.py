@@ -1143,19 +1143,3 @@ def test_a_pool_of_two_halves_is_uneven_and_names_no_bad_node() -> None:
         "(zone, image, driver, VM size) before blaming a node"
     )
     assert pool.worse == tuple(f"w{number}" for number in range(10))
-
-
-@pytest.mark.parametrize(("hours", "failures"), [(0.1, 3), (10.0, 0)])
-def test_an_event_of_a_pod_long_before_its_end_does_not_count_against_the_node(
-    hours: float, failures: int
-) -> None:
-    def lost(number: int) -> Attempt:
-        end = NINE + 86400 * (number + 1)
-        evidence = Evidence(
-            EvidenceSource.POD_EVENT, "NodeNotReady", "not ready", end - 3600 * hours
-        )
-        cause = Cause(CauseKind.NODE_LOST, "high", (evidence,), blames_node=True)
-        return replace(runs("odd", 0, 1, cause=cause)[0], job=f"job{number}", end=end)
-
-    verdict = verdict_of("odd", [*REST, *runs("odd", 5, 0), *map(lost, range(3))])
-    assert verdict.failures == failures

@@ -21,7 +21,6 @@ from typing import NamedTuple
 from arc_toolkit.diagnosis.assemble.log_evidence import NOTICED
 from arc_toolkit.diagnosis.assemble.node_signals import TAKEN_AWAY
 from arc_toolkit.diagnosis.model import Attempt, CauseKind, EvidenceSource, RunOutcome
-from arc_toolkit.diagnosis.times import explains_end
 
 MIN_NODES_FAILS_EVERYWHERE = 3
 MIN_NODES_NEVER_SUCCEEDED = 2  # without evidence against them
@@ -230,12 +229,8 @@ def _may_be_the_node(root: Attempt) -> bool:
 
 
 def _is_blamed(attempt: Attempt) -> bool:
-    """There is evidence against the node, and not an event of the pod from long before its end."""
-    cause = attempt.cause
-    if cause is None or not cause.blames_node or not cause.evidence:
-        return cause is not None and cause.blames_node
-    first = cause.evidence[0]
-    return first.source is not EvidenceSource.POD_EVENT or explains_end(first.time, attempt.end)
+    """There is evidence against the node."""
+    return attempt.cause is not None and attempt.cause.blames_node
 
 
 def _was_asked_to_stop(attempt: Attempt) -> bool:
